@@ -57,7 +57,7 @@ class Bench:
         self.table = self.app.Table("rows", key_type=str, value_type=bytes, partitions=1)
         take_care_of(self.table)
         self.table.data._db_for_partition(0)
-        self.table.data.resume(0)
+        self.table.data.flushing.resume(0)
         self.offset = self.changes = 0
 
     async def run(self, changes: int, size: int) -> tuple[float, float]:

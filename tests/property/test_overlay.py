@@ -107,7 +107,7 @@ class Tables(RuleBasedStateMachine):
             for partition in PARTITIONS:
                 self.places.setdefault((name, partition), Place())
                 self.replay(name, partition)
-                table.data.resume(partition)
+                table.data.flushing.resume(partition)
 
     def share(self) -> Share | None:
         """Return the open transaction of ``self.line``."""
@@ -278,24 +278,24 @@ class Tables(RuleBasedStateMachine):
         """Hold the stores, as on a full disk, and replay the changelogs."""
         for name, partition in self.places:
             store = self.tables[name].data
-            store.hold()
+            store.flushing.hold()
             self.replay(name, partition)
             if resumes:
-                store.resume(partition)
+                store.flushing.resume(partition)
 
     @rule()
     def resume(self) -> None:
         """Resume writing to the files."""
         for name, partition in self.places:
             self.replay(name, partition)
-            self.tables[name].data.resume(partition)
+            self.tables[name].data.flushing.resume(partition)
 
     @rule(stops=st.booleans())
     def die(self, stops: bool) -> None:
         """Restart the process: changes missing in a changelog or uncommitted are lost."""
         for table in self.tables.values():
             if stops:
-                table.data.discard()
+                table.data.flushing.discard()
         self.made_up.close()
         for place in self.places.values():
             for made in place.made:

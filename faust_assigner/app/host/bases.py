@@ -262,7 +262,6 @@ class RocksDBBase(Protocol):
     app: AppT
     table: CollectionT
     path: Path
-    use_rocksdict: bool
     read_only: bool
     rocksdb_options: RocksDBOptions
     offset_key: bytes

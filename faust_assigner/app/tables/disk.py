@@ -206,7 +206,7 @@ def store_of(table: CollectionT) -> Any:
 
 def is_writable(store: object) -> bool:
     """Whether the store is RocksDB through rocksdict, ours to write; not for sets or memory."""
-    return isinstance(store, Store) and store.use_rocksdict and not store.read_only
+    return isinstance(store, Store) and store.rocksdb_options.use_rocksdict and not store.read_only
 
 
 def takes_files(store: Any) -> bool:

@@ -18,7 +18,7 @@ from faust.streams import current_event
 from faust.types.tuples import TP
 from mode import get_logger
 
-from faust_assigner.app.tables.disk import store_of
+from faust_assigner.app.tables.disk import is_writable, store_of
 from faust_assigner.app.tables.scope import check_whole, partitions_in_scope
 from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error
 from faust_assigner.app.tables.store import WriteBehindStore
@@ -72,14 +72,10 @@ class TableStore(WriteBehindStore):
             if "lock hold by current process" in str(error):
                 gc.collect()  # an unused cursor holds the database open
                 return super()._open_for_partition(partition)
-            if not self._is_ours() or not is_storage_error(error) or not is_damage(error):
+            if not is_writable(self) or not is_storage_error(error) or not is_damage(error):
                 raise
             self._put_aside(partition, error)
             return super()._open_for_partition(partition)
-
-    def _is_ours(self) -> bool:
-        """Whether this worker may move the files: not the files that a different app writes."""
-        return bool(self.use_rocksdict and not self.read_only)
 
     def _put_aside(self, partition: int, reason: object) -> None:
         path = self.partition_path(partition)
@@ -108,7 +104,7 @@ class TableStore(WriteBehindStore):
         try:
             return self._db_for_partition(partition)
         except Exception as error:
-            if not self._is_ours() or not is_storage_error(error):
+            if not is_writable(self) or not is_storage_error(error):
                 raise
             logger.warning(
                 "%s-%d could not be opened yet; it is opened at its first use: %s",
@@ -154,7 +150,7 @@ class TableStore(WriteBehindStore):
         try:
             yield
         except Exception as error:
-            if self._is_ours() and is_storage_error(error):
+            if is_writable(self) and is_storage_error(error):
                 keep_uncommitted(self.app, current_event())
                 self._fail(error, partitions())
             raise
@@ -225,7 +221,7 @@ class TableStore(WriteBehindStore):
         try:
             super().flush(partition)
         except Exception as error:
-            if not self._is_ours() or not is_storage_error(error):
+            if not is_writable(self) or not is_storage_error(error):
                 raise
             self._fail(error, [partition])
 
@@ -236,7 +232,7 @@ class TableStore(WriteBehindStore):
         try:
             super().set_persisted_offset(tp, offset)
         except Exception as error:
-            if not self._is_ours() or not is_storage_error(error):
+            if not is_writable(self) or not is_storage_error(error):
                 raise
             self._fail(error, [tp.partition])
 

@@ -8,7 +8,6 @@ holds the table at its offset, however the process ends.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from faust.streams import current_event
 from faust.types.tuples import TP
 
 from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, Usage
+from faust_assigner.app.tables.flushing import Flushing
 from faust_assigner.app.tables.landing import FlushMode, land, offset_in, rows_beyond, write
 from faust_assigner.app.tables.read_back import ReadBack
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
     from faust_assigner.app.host.bases import RocksDBBase as Store
-    from faust_assigner.app.tables.changes import Transaction
 else:
     from faust.stores.rocksdb import Store
 
@@ -52,7 +51,7 @@ class WriteBehindStore(Store):
         self._sent: FutureMessage | None = None
         #: The key whose change was already made together with its record.
         self._made: bytes | None = None
-        self._to_flush: set[int] = set()
+        self.flushing = Flushing(self)
         super().__init__(*args, **kwargs)
 
     # -- changes
@@ -108,7 +107,7 @@ class WriteBehindStore(Store):
         return bool(self.overlays.get(partition)) and self.flush_mode is not FlushMode.READ_BACK
 
     def _change(self, partition: int, key: bytes, value: bytes | None, record: object) -> None:
-        overlay = self._overlay_of(partition)
+        overlay = self.overlay_of(partition)
         if partition not in self._dbs:
             self._db_for_partition(partition)  # readers use the open databases
         share = self._share()
@@ -121,7 +120,8 @@ class WriteBehindStore(Store):
         else:
             setattr(record, _CHANGE, (partition, change))
 
-    def _overlay_of(self, partition: int) -> Overlay:
+    def overlay_of(self, partition: int) -> Overlay:
+        """The changes of ``partition``, made at first use."""
         if self.usage is None:
             raise RuntimeError("this store has no overlay")
         overlay = self.overlays.get(partition)
@@ -148,20 +148,9 @@ class WriteBehindStore(Store):
         if made is not None:
             partition, change = made
             offset = NO_RECORD if self.flush_mode is FlushMode.APART else record.result().offset
-            self._overlay_of(partition).acknowledge(change, offset)
+            self.overlay_of(partition).acknowledge(change, offset)
             if change.counts:
-                self.flush_soon(partition)
-
-    def flush_soon(self, partition: int) -> None:
-        """Flush after the current acknowledgements: one answer acknowledges many records."""
-        if not self._to_flush:
-            asyncio.get_running_loop().call_soon(self._flush_all)
-        self._to_flush.add(partition)
-
-    def _flush_all(self) -> None:
-        partitions, self._to_flush = sorted(self._to_flush), set()
-        for partition in partitions:
-            self.flush(partition)
+                self.flushing.soon(partition)
 
     def flush(self, partition: int) -> None:
         """Write the changes that count, with the changelog offset, unless flushing is paused."""
@@ -188,55 +177,15 @@ class WriteBehindStore(Store):
     def _file_offset(self, partition: int) -> int:
         return offset_in(self._db_for_partition(partition), self.offset_key)
 
-    def resume(self, partition: int) -> None:
-        """Flush changes from now on: the file has all of its changelog but our own changes."""
-        if self.usage is not None:
-            overlay = self._overlay_of(partition)
-            overlay.lands = True
-            overlay.believe()
-            self.flush(partition)
-
-    def hold(self) -> None:
-        """Flush no changes until ``resume()``."""
-        for overlay in self.overlays.values():
-            overlay.lands = False
-
-    def pause(self, partitions: Iterable[int] | None = None) -> None:
-        """Flush the acknowledged changes, then pause until ``resume()``; default: all partitions."""
-        for partition in sorted(self.overlays) if partitions is None else partitions:
-            if partition in self.overlays:
-                self.flush(partition)
-                self.overlays[partition].lands = False
-
-    def drop(self, partition: int, share: Transaction | None = None) -> None:
-        """Drop the changes that have not landed, or only the changes of ``share``'s transaction.
-
-        Changes of other transactions that waited for these are flushed.
-        """
-        overlay = self.overlays.get(partition)
-        gone = None if overlay is None else overlay.drop(share)
-        if overlay is None or not gone:
-            return
-        if self.table.data is not self:
-            self.table.data.dropped(partition, gone)
-        if share is not None and overlay.lands:
-            self.flush(partition)
-
-    def discard(self, partitions: Iterable[int] | None = None) -> None:
-        """Flush the acknowledged changes, by default of all partitions, and drop the rest."""
-        for partition in sorted(self.overlays) if partitions is None else sorted(partitions):
-            self.pause([partition])
-            self.drop(partition)
-
     async def stop(self) -> None:
         """Flush the acknowledged changes before the databases are closed."""
-        self.discard()
+        self.flushing.discard()
         await super().stop()
 
     def reset_state(self) -> None:
         """Forget everything, the files too."""
         for partition in self.overlays:
-            self.drop(partition)
+            self.flushing.drop(partition)
         super().reset_state()
 
     # -- records of other writers

@@ -14,7 +14,7 @@ from faust.types.tuples import TP
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.changes import Usage
-from faust_assigner.app.tables.disk import store_of
+from faust_assigner.app.tables.disk import is_writable, store_of
 from faust_assigner.app.tables.files import TableStore
 from faust_assigner.app.tables.landing import FlushMode
 from faust_assigner.app.tables.sets import WriteBehindSets
@@ -79,7 +79,7 @@ def begin(table: Table, store: WriteBehindStore) -> None:
     """
     app = table.app
     wanted = app.in_transaction or read_or_default(app, OVERLAY)
-    if wanted and store.use_rocksdict and not store.read_only:
+    if wanted and is_writable(store):
         if table.use_partitioner or table.synchronize_all_active_partitions:
             store.flush_mode = FlushMode.READ_BACK if table.is_global else FlushMode.APART
         store.usage, store.in_other_thread = usage_of(app), app.conf.producer_threaded
@@ -117,25 +117,25 @@ def overlaid(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
 def pause(app: AppT, partitions: Collection[int] | None = None) -> None:
     """Flush the acknowledged changes, then pause until ``resume()``; default: all partitions."""
     for _, store in overlaid(app):
-        store.pause(partitions)
+        store.flushing.pause(partitions)
 
 
 def hold(app: AppT) -> None:
     """Flush no changes until ``resume()``: files cannot be written, or are about to be replayed."""
     for _, store in overlaid(app):
-        store.hold()
+        store.flushing.hold()
 
 
 def discard(app: AppT) -> None:
     """Flush the acknowledged changes of all partitions, and drop the rest."""
     for _, store in overlaid(app):
-        store.discard()
+        store.flushing.discard()
 
 
 def keep(app: AppT, actives: Collection[TP], complete: Collection[TP]) -> None:
     """Discard all changelog partitions but ``actives``; resume those that are ``complete``."""
     for topic, store in overlaid(app):
-        store.discard([p for p in store.overlays if TP(topic, p) not in actives])
+        store.flushing.discard([p for p in store.overlays if TP(topic, p) not in actives])
     resume(app, complete)
 
 
@@ -144,4 +144,4 @@ def resume(app: AppT, actives: Collection[TP]) -> None:
     for topic, store in overlaid(app):
         for tp in sorted(actives):
             if tp.topic == topic:
-                store.resume(tp.partition)
+                store.flushing.resume(tp.partition)

@@ -69,7 +69,7 @@ class Share:
         self.abandoned = True
         self.begin()
         for store, partition in self.changed:
-            store.drop(partition, self)
+            store.flushing.drop(partition, self)
 
 
 class Place(NamedTuple):

@@ -269,7 +269,8 @@ async def test_files_of_a_different_app_raise_each_error_and_stay_where_they_are
     told: list[Any] = []
     monkeypatch.setattr(it.store, "_fail", lambda *given: told.append(given))
     for name, value in setting.items():
-        monkeypatch.setattr(it.store, name, value)
+        owner = it.store.rocksdb_options if name == "use_rocksdict" else it.store
+        monkeypatch.setattr(owner, name, value)
     corrupt = OSError("Corruption: block checksum mismatch")
 
     def broken(*_: Any) -> Any:

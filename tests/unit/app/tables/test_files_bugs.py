@@ -57,7 +57,8 @@ async def test_files_that_a_different_app_writes_stay_whatever_fails(
 ) -> None:
     """This worker reads them only: it neither moves them nor reports their damage."""
     for name, value in ours.items():
-        monkeypatch.setattr(it.store, name, value)
+        owner = it.store.rocksdb_options if name == "use_rocksdict" else it.store
+        monkeypatch.setattr(owner, name, value)
     error = Exception("Corruption: block checksum mismatch")
     monkeypatch.setattr(RocksDBStore, "_open_for_partition", raises(error))
     monkeypatch.setattr(RocksDBStore, "set_persisted_offset", raises(error))

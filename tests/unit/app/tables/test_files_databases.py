@@ -20,7 +20,7 @@ def it(tmp_path: Path) -> Iterator[MadeUp]:
     """A table with both partitions restored."""
     made = MadeUp(tmp_path, "counts")
     for partition in range(2):
-        made.tables["counts"].data.resume(partition)
+        made.tables["counts"].data.flushing.resume(partition)
     yield made
     made.close()
     done()

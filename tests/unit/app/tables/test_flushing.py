@@ -28,7 +28,7 @@ def it(tmp_path: Path) -> Iterator[MadeUp]:
     """A table with both partitions restored."""
     made = MadeUp(tmp_path, "counts")
     for partition in range(2):
-        made.tables["counts"].data.resume(partition)
+        made.tables["counts"].data.flushing.resume(partition)
     yield made
     made.close()
     done()
@@ -178,7 +178,7 @@ async def test_without_an_overlay_records_are_applied_as_in_faust(
     store.apply_changelog_batch([event], "to key", "to value")
     assert applied == [([event], "to key", "to value")]
     with pytest.raises(RuntimeError, match="no overlay"):
-        store._overlay_of(5)
+        store.overlay_of(5)
 
 
 async def test_a_pause_is_of_the_named_partitions(it: MadeUp) -> None:
@@ -190,14 +190,14 @@ async def test_a_pause_is_of_the_named_partitions(it: MadeUp) -> None:
     for offset, record in enumerate(it.sent):
         record.set_result(SimpleNamespace(offset=offset))
         store._arrived(record)
-    store.pause([1, 7])
+    store.flushing.pause([1, 7])
     assert (rows(it, 0), rows(it, 1)) == ({}, {A: b"1", OFFSET: b"1"})
     assert [store.overlays[partition].lands for partition in range(2)] == [True, False]
-    store.hold()
+    store.flushing.hold()
     store.flush(0)
     assert rows(it, 0) == {}
-    store.resume(0)
-    store.pause()
+    store.flushing.resume(0)
+    store.flushing.pause()
     assert rows(it, 0) == {A: b"0", OFFSET: b"0"}
     assert [overlay.lands for overlay in store.overlays.values()] == [False, False]
     assert 7 not in store.overlays
@@ -211,12 +211,12 @@ async def test_a_discard_is_of_the_named_partitions(it: MadeUp) -> None:
         counts["a"], counts["b"] = partition, partition
     it.sent[2].set_result(SimpleNamespace(offset=8))
     store._arrived(it.sent[2])
-    store.discard([1])
+    store.flushing.discard([1])
     assert rows(it, 1) == {A: b"1", OFFSET: b"8"}
     assert [len(store.overlays[partition]) for partition in range(2)] == [2, 0]
-    store.discard()
+    store.flushing.discard()
     assert [len(store.overlays[partition]) for partition in range(2)] == [0, 0]
-    store.drop(9)
+    store.flushing.drop(9)
     assert store.overlays.keys() == {0, 1}
 
 
@@ -226,7 +226,7 @@ async def test_a_dropped_transaction_is_reported_and_lets_the_others_land(tmp_pa
     it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
     store, counts, told = store_of(it), it.tables["counts"], list[Any]()
     for partition in (0, 1):
-        store.resume(partition)
+        store.flushing.resume(partition)
         process(partition)
         counts["a"], counts["b"] = 1, 2
     assert one.changed == {(store, 0), (store, 1)}
@@ -236,12 +236,12 @@ async def test_a_dropped_transaction_is_reported_and_lets_the_others_land(tmp_pa
     await answer((it.sent[-1], 4))
     other.commit()
     counts._data = SimpleNamespace(dropped=lambda *given: told.append(given))
-    store.hold()
-    store.drop(0, other)
-    store.drop(0, one)
+    store.flushing.hold()
+    store.flushing.drop(0, other)
+    store.flushing.drop(0, one)
     assert rows_in(store, 0) == {}
     assert told == [(0, {C}), (0, {A, B})]
-    store.drop(0, one)
+    store.flushing.drop(0, one)
     assert len(told) == 2, "nothing is left of it"
     counts._data = store
     it.close()
@@ -359,10 +359,10 @@ async def test_changes_answered_before_the_restore_s_end_are_no_doubt(it: MadeUp
     counts, store = it.tables["counts"], store_of(it)
     process(0)
     counts["a"], counts["b"] = 1, 2
-    store.hold()
+    store.flushing.hold()
     await answer((it.sent[0], 7), (it.sent[1], 10))
     store.set_persisted_offset(TP("overlaid-counts-changelog", 0), 9)
-    store.resume(0)
+    store.flushing.resume(0)
     assert (doubts, rows(it, 0)) == ([], {B: b"2", OFFSET: b"10"})
     assert len(store.overlays[0]) == 0
 

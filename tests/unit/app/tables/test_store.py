@@ -27,7 +27,7 @@ LOG = TP("overlaid-counts-changelog", 0)
 def it(tmp_path: Path) -> Iterator[MadeUp]:
     """A table with partition 0 restored."""
     made = MadeUp(tmp_path, "counts")
-    made.tables["counts"].data.resume(0)
+    made.tables["counts"].data.flushing.resume(0)
     yield made
     made.close()
     done()
@@ -59,7 +59,7 @@ async def test_a_change_waits_for_the_restore_of_its_partition(it: MadeUp) -> No
     await answer((it.sent[0], 7))
     file = counts.data._db_for_partition(1)
     assert dict(file.items()) == {}
-    counts.data.resume(1)
+    counts.data.flushing.resume(1)
     assert dict(file.items()) == {b'"a"': b"1", OFFSET: b"7"}
 
 
@@ -120,7 +120,7 @@ async def test_only_the_partitions_of_these_numbers_rest(it: MadeUp) -> None:
     """The other partitions continue to write."""
     counts = it.tables["counts"]
     process(0)
-    counts.data.resume(1)
+    counts.data.flushing.resume(1)
     for partition in range(2):
         process(partition)
         counts["a"] = partition
@@ -136,7 +136,7 @@ async def test_a_deletion_is_of_the_partition_whose_changelog_has_it(it: MadeUp)
     """Faust deletes in the partition that had the key last."""
     counts = it.tables["counts"]
     process(0)
-    counts.data.resume(1)
+    counts.data.flushing.resume(1)
     for partition in (0, 1):
         process(partition)
         counts["a"] = partition
@@ -187,7 +187,7 @@ async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transact
     one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
     it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
     counts = it.tables["counts"]
-    counts.data.resume(0)
+    counts.data.flushing.resume(0)
     process(0)
     counts["a"] = 0
     shares.reverse()
@@ -216,7 +216,7 @@ async def test_an_abort_lets_the_committed_changes_behind_it_into_the_file(tmp_p
     one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
     it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
     counts = it.tables["counts"]
-    counts.data.resume(0)
+    counts.data.flushing.resume(0)
     process(0)
     counts["a"] = 0
     shares.reverse()
@@ -334,7 +334,7 @@ def test_a_key_that_was_read_is_deleted_where_it_was_found(it: MadeUp) -> None:
     store = it.tables["counts"].data
     for partition in (0, 1):
         store._db_for_partition(partition)[b'"a"'] = b"%d" % partition
-    store.resume(0)
+    store.flushing.resume(0)
     process(1)
     assert store._get(b'"a"') == b"1"
     done()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.stores.rocksdb import RocksDBOptions
 from faust.types import TP
 
 from faust_assigner.app.tables import write_behind
@@ -21,12 +23,17 @@ class Store(WriteBehindStore):
         self.acts: list[Any] = []
         self.overlays = dict.fromkeys(partitions)  # type: ignore[misc]
         self.usage = usage
-        self.use_rocksdict, self.read_only = True, False
+        self.rocksdb_options, self.read_only = RocksDBOptions(use_rocksdict=True), False
+        self.flushing: Any = SimpleNamespace(
+            **{name: partial(self._note, name) for name in ("pause", "hold", "discard", "resume")}
+        )
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("pause", "hold", "discard", "resume", "sent"):
-            return lambda *given: self.acts.append((name, *given))
-        return super().__getattribute__(name)
+    def _note(self, *act: Any) -> None:
+        self.acts.append(act)
+
+    def sent(self, record: Any) -> None:
+        """Note the record."""
+        self._note("sent", record)
 
 
 class Table(SimpleNamespace):
@@ -111,7 +118,8 @@ def test_changes_are_held_back_where_the_app_wants_it_or_needs_it(
     """Only files that this app alone writes through rocksdict are covered."""
     app.said[OVERLAY], app.in_transaction = setting, in_transaction
     table, store = Table(app), Store()
-    store.use_rocksdict, store.read_only = files != "python-rocksdb", files == "read only"
+    store.rocksdb_options = RocksDBOptions(use_rocksdict=files != "python-rocksdb")
+    store.read_only = files == "read only"
     write_behind.begin(table, store)
     assert is_begun(store) == ((setting or in_transaction) and files == "ours")
     assert hasattr(table, "_on_changelog_sent") == is_begun(store)

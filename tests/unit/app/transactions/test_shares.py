@@ -77,6 +77,7 @@ class Store:
 
     def __init__(self, acts: SimpleNamespace) -> None:
         self.__dict__.update(vars(acts))
+        self.flushing = acts
 
 
 async def test_a_share_waits_for_the_last_answer_and_keeps_the_first_error() -> None:

@@ -1,0 +1,70 @@
+"""When a store flushes its changes: after acknowledgements, unless a restore or a failure holds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from faust_assigner.app.tables.changes import Transaction
+    from faust_assigner.app.tables.store import WriteBehindStore
+
+
+class Flushing:
+    """The flushing of one store's changes."""
+
+    def __init__(self, store: WriteBehindStore) -> None:
+        self._store = store
+        self._to_flush: set[int] = set()
+
+    def soon(self, partition: int) -> None:
+        """Flush after the current acknowledgements: one answer acknowledges many records."""
+        if not self._to_flush:
+            asyncio.get_running_loop().call_soon(self._all)
+        self._to_flush.add(partition)
+
+    def _all(self) -> None:
+        partitions, self._to_flush = sorted(self._to_flush), set()
+        for partition in partitions:
+            self._store.flush(partition)
+
+    def resume(self, partition: int) -> None:
+        """Flush changes from now on: the file has all of its changelog but our own changes."""
+        if self._store.usage is not None:
+            overlay = self._store.overlay_of(partition)
+            overlay.lands = True
+            overlay.believe()
+            self._store.flush(partition)
+
+    def hold(self) -> None:
+        """Flush no changes until ``resume()``."""
+        for overlay in self._store.overlays.values():
+            overlay.lands = False
+
+    def pause(self, partitions: Iterable[int] | None = None) -> None:
+        """Flush the acknowledged changes, then pause until ``resume()``; default: all partitions."""
+        for partition in sorted(self._store.overlays) if partitions is None else partitions:
+            if partition in self._store.overlays:
+                self._store.flush(partition)
+                self._store.overlays[partition].lands = False
+
+    def drop(self, partition: int, share: Transaction | None = None) -> None:
+        """Drop the changes that have not landed, or only the changes of ``share``'s transaction.
+
+        Changes of other transactions that waited for these are flushed.
+        """
+        overlay = self._store.overlays.get(partition)
+        gone = None if overlay is None else overlay.drop(share)
+        if overlay is None or not gone:
+            return
+        if self._store.table.data is not self._store:
+            self._store.table.data.dropped(partition, gone)
+        if share is not None and overlay.lands:
+            self._store.flush(partition)
+
+    def discard(self, partitions: Iterable[int] | None = None) -> None:
+        """Flush the acknowledged changes, by default of all partitions, and drop the rest."""
+        for partition in sorted(self._store.overlays) if partitions is None else sorted(partitions):
+            self.pause([partition])
+            self.drop(partition)
