@@ -28,7 +28,8 @@ class BackPressure:
 
     async def wait_for_room(self, message: Message) -> None:
         """Hold the record back until changes are written, which under transactions needs a commit."""
-        if not self._usage.is_full or self._consumer._is_changelog_tp(message.tp):
+        changelogs = self._consumer.app.tables.changelog_topics
+        if not self._usage.is_full or message.tp.topic in changelogs:
             return
         deadline = monotonic() + LONGEST_S
         if self._consumer.in_transaction:

@@ -25,16 +25,19 @@ from time import monotonic, time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.errors import RecordTooLargeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.util import create_task
 from faust.types.tuples import TP
 
+from faust_assigner.app.consumer.committed_offsets import UNKNOWN_OFFSET
+from faust_assigner.app.consumer.live_views import Share
 from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
 
 if TYPE_CHECKING:
+    from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
     from aiokafka.protocol.fetch import FetchRequest
     from aiokafka.structs import ConsumerRecord
@@ -43,26 +46,6 @@ if TYPE_CHECKING:
 
 #: Milliseconds that a broker may hold a fetch which leaves out a wanted partition, and any other fetch.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
-
-
-class Share(Container[TP]):
-    """A live subset of ``partitions`` (None means all): only the ones in ``only``, without ``but_not``."""
-
-    def __init__(
-        self,
-        partitions: Container[TP] | None,
-        *,
-        only: Collection[TP] | None = None,
-        but_not: Collection[TP] = (),
-    ) -> None:
-        self.partitions, self.only, self.but_not = partitions, only, but_not
-
-    def __contains__(self, tp: object) -> bool:
-        return (
-            tp not in self.but_not
-            and (self.only is None or tp in self.only)
-            and (not self.partitions or tp in self.partitions)
-        )
 
 
 class FairFetcher(Fetcher):  # type: ignore[misc]
@@ -76,7 +59,11 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     #: Whether partitions are about to be resumed.
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
 
-    def __init__(self, *args: object, **options: object) -> None:
+    def __init__(
+        self, client: AIOKafkaClient, subscriptions: SubscriptionState, **options: object
+    ) -> None:
+        self._subscription_state = subscriptions
+        self._reads_committed = options.get("isolation_level") == "read_committed"
         #: State of a partition -> the running task that looks up its position.
         self._looked_up: dict[TopicPartitionState, asyncio.Task[bool]] = {}
         #: Partitions that were read to the end of their log in the last turn that took their records.
@@ -87,7 +74,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         self.refused = SetAside()
         #: The number of failed reads, as ``unreadable_partitions``.
         self.counters: Counter[str] = Counter()
-        super().__init__(*args, **options)
+        super().__init__(client, subscriptions, **options)
 
     def _get_actions_per_node(self, assignment: Assignment) -> object:
         """The fetches to send now; each partition is decided independently of the others."""
@@ -161,19 +148,8 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     def _note_refusals(
         self, assignment: Assignment, asked: Collection[tuple[TP, int]], began_ms: int
     ) -> None:
-        """Set aside the ``asked`` partitions with an error, if the answer was good for other partitions.
-
-        aiokafka stores the time of each good answer in the partition's state.
-        """
-        states = [
-            (tp, assignment.state_value(tp), offset) for tp, offset in asked if tp in assignment.tps
-        ]
-        well = {tp for tp, state, _ in states if (state.timestamp or 0) >= began_ms}
-        for tp, state, offset in states if well else ():
-            if tp in well:
-                self.refused.is_well(state)
-            elif state.has_valid_position and state.position == offset and tp not in self._records:
-                self.refused.refused(tp, state, monotonic())
+        states = [(tp, assignment.state_value(tp), o) for tp, o in asked if tp in assignment.tps]
+        self.refused.note_answer(states, self._records, began_ms, monotonic())
 
     async def fetched_records(
         self,
@@ -202,8 +178,8 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         backlog until it has been read to its end once. If a partition cannot be read, the turn returns no
         records: this partition is set aside, and the records of the other partitions are fetched again.
         """
-        if self._subscriptions.reassignment_in_progress:
-            await self._subscriptions.wait_for_assignment()
+        if self._subscription_state.reassignment_in_progress:
+            await self._subscription_state.wait_for_assignment()
         states = self._states()
         before = {state: state.position for state in states.values() if state.has_valid_position}
         share = Share(partitions)
@@ -243,7 +219,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 
     def _states(self) -> dict[TP, TopicPartitionState]:
         """aiokafka's state of each partition that has fetched records."""
-        subscription = self._subscriptions.subscription
+        subscription = self._subscription_state.subscription
         assignment = None if subscription is None else subscription.assignment
         return (
             {}
@@ -273,7 +249,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         if not isinstance(error, RecordTooLargeError):
             super()._set_error(tp, error)
             return
-        state = self._subscriptions.subscription.assignment.state_value(tp)
+        state = self._subscription_state.subscription.assignment.state_value(tp)
         self._leave_alone(tp, state, error)
         asyncio.get_running_loop().call_soon(state.seek, state.position)
 
@@ -283,21 +259,19 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 
     def _is_at_end(self, tp: TP) -> bool:
         """Whether the last fetch of ``tp`` reached the end of its log, and all records have been taken."""
-        state = self._subscriptions.subscription.assignment.state_value(tp)
-        end = state.lso if self._isolation_level == READ_COMMITTED else state.highwater
+        state = self._subscription_state.subscription.assignment.state_value(tp)
+        end = state.lso if self._reads_committed else state.highwater
         return end is None or state.position >= end
 
     def wake(self) -> None:
         """Check again which partitions to fetch. On the consumer's thread."""
-        self._notify(self._wait_consume_future)
-
-
-#: Kafka's value for "no offset was committed".
-UNKNOWN_OFFSET = -1
+        waiting = self._wait_consume_future
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
 
 def change_assignment(
-    own: Assignment, tps: Collection[TP], subscriptions: SubscriptionState, fetcher: Fetcher
+    own: Assignment, tps: Collection[TP], subscriptions: SubscriptionState, fetcher: FairFetcher
 ) -> None:
     """Change ``own``, an active Assignment, to ``tps``; kept partitions keep states, buffers and fetches.
 
@@ -310,8 +284,7 @@ def change_assignment(
         own._tp_state[tp] = TopicPartitionState(own)
     own._topic_partitions = frozenset(tps)
     subscriptions._notify_assignment_waiters()
-    # Have the fetcher check again which partitions to fetch.
-    fetcher._notify(fetcher._wait_consume_future)
+    fetcher.wake()
 
 
 def _leave(own: Assignment, tp: TP) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from faust.types.tuples import TP
 from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.consumer.committed_offsets import ask_for_all
+from faust_assigner.app.consumer.live_views import Wanted
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
@@ -62,39 +63,6 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
         """Start the flow, unless it runs; drop the records that were queued before its suspension."""
         if not self.is_active():
             super().resume()
-
-
-class Wanted(Collection[TP]):
-    """A live view of the partitions that may be fetched now; an empty view means no partition.
-
-    aiokafka tests ``if partitions and tp not in partitions``. If Faust empties the set that it has passed
-    during a fetch, that fetch takes records of every assigned partition.
-    """
-
-    def __init__(
-        self,
-        active: Collection[TP],
-        *,
-        only: Collection[str] | None = None,
-        but_not: Collection[str] = (),
-    ) -> None:
-        self.active, self.only, self.but_not = active, only, but_not
-
-    def __contains__(self, tp: Any) -> bool:
-        return (
-            tp in self.active
-            and tp.topic not in self.but_not
-            and (self.only is None or tp.topic in self.only)
-        )
-
-    def __iter__(self) -> Iterator[TP]:
-        return (tp for tp in tuple(self.active) if tp in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        return True
 
 
 def put_back(seek: Callable[[TP, int], None], records: Records) -> None:

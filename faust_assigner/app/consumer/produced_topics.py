@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from faust.types.transports import ProducerT
 
 
+#: Seconds between two requests for metadata, as aiokafka's producer pauses between two tries of a batch.
+PAUSE_S = 0.1
+
+
 def install(producer: ProducerT) -> None:
     """Have each AIOKafkaProducer that Faust's ``producer`` creates from now on request all its topics."""
     if not isinstance(producer, driver.Producer):
@@ -49,7 +53,7 @@ def _create(
     producer = create(*args, **kwargs)
     client = producer.client
     client._wait_on_metadata = partial(_wait_on_metadata, client, client._wait_on_metadata)
-    client._metadata_update = _WithPauses(client._metadata_update, client._retry_backoff)
+    client._metadata_update = _WithPauses(client._metadata_update, PAUSE_S)
     client.coordinator_lookup = partial(_look_up, client.coordinator_lookup)
     return producer
 

@@ -7,6 +7,7 @@ answers for a partition with an error, for example after a change of the leader,
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -70,6 +71,25 @@ class SetAside:
             *tp,
             wait_s,
         )
+
+    def note_answer(
+        self,
+        asked: Collection[tuple[TP, TopicPartitionState, int]],
+        fetched: Container[TP],
+        began_ms: int,
+        now: float,
+    ) -> None:
+        """Set aside the ``asked`` partitions with an error, if the answer was good for other partitions.
+
+        ``asked`` has partitions with state and requested offset, ``fetched`` those with fetched records.
+        aiokafka stores the time of each good answer, in milliseconds, in the partition's state.
+        """
+        well = {tp for tp, state, _ in asked if (state.timestamp or 0) >= began_ms}
+        for tp, state, offset in asked if well else ():
+            if tp in well:
+                self.is_well(state)
+            elif state.has_valid_position and state.position == offset and tp not in fetched:
+                self.refused(tp, state, now)
 
     def _wait(self, state: TopicPartitionState, now: float, first_s: float, most_s: float) -> float:
         _, before_s = self._until.get(state, (0.0, 0.0))

@@ -69,6 +69,7 @@ class RepairedConsumer(Consumer):
     def __init__(self, *args: object, **kwargs: object) -> None:
         #: Set when a leaving worker no longer has to wait for a round.
         self.left = asyncio.Event()
+        self._resumed, self.first_read = asyncio.Event(), {}
         super().__init__(*args, **kwargs)
         #: Reports rounds to the app and its sensors.
         self.rounds = Rounds(self.app)
@@ -81,10 +82,10 @@ class RepairedConsumer(Consumer):
         self.room = BackPressure(self)
         self.callback = partial(self._deliver, self.callback)
 
-    def _reset_state(self) -> None:
-        super()._reset_state()
-        self._resumed = asyncio.Event()
-        self.first_read = {}
+    async def on_restart(self) -> None:
+        """Begin anew, with all partitions."""
+        await super().on_restart()
+        self._resumed, self.first_read = asyncio.Event(), {}
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return new_thread(RepairedThread, self)
@@ -128,8 +129,9 @@ class RepairedConsumer(Consumer):
 
     def note_first(self, records: Records) -> None:
         """Note the first offset of each new source partition in ``records``; on the consumer's thread."""
+        changelogs = self.app.tables.changelog_topics
         for tp, batch in records.items():
-            if tp not in self.first_read and not self._is_changelog_tp(tp):
+            if tp not in self.first_read and tp.topic not in changelogs:
                 self.first_read[tp] = batch[0].offset
 
     def may_fetch(self, tp: TP) -> bool:
@@ -142,12 +144,8 @@ class RepairedConsumer(Consumer):
         await self.room.wait_for_room(message)
         return await self.delivery.hand_out(deliver, message)
 
-    def _set_active_tps(self, tps: set[TP]) -> set[TP]:
-        active = super()._set_active_tps(tps)
-        self._wake_fetcher()  # the set was empty for a moment
-        return active
-
-    def _wake_fetcher(self) -> None:
+    def wake_fetcher(self) -> None:
+        """Have the fetcher check again which partitions to fetch."""
         if self.fetcher is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
                 self._thread.thread_loop.call_soon_threadsafe(self.fetcher.wake)
@@ -208,7 +206,7 @@ class RepairedConsumer(Consumer):
         """Fetch from ``tps`` again, unless the next generation is about to begin."""
         if not self.between_generations:
             super().resume_partitions(ensure_TPset(tps))
-            self._wake_fetcher()
+            self.wake_fetcher()
             self._resumed.set()
 
     def on_buffer_drop(self, tp: TP) -> None:

@@ -134,8 +134,8 @@ class IncrementalRebalance:
         while True:
             for queue in list(self._app.flow_control._queues):
                 drop(queue, revoked)
-            self._consumer._clean_unacked_messages()
-            late = [m for m in list(self._consumer._unacked_messages) if m.tp in revoked]
+            unacked = list(self._consumer._unacked_messages)
+            late = [m for m in unacked if m.tp in revoked and not m.acked]
             if not self._delivery.is_handing_out(revoked) and (
                 not late or not self._app.conf.stream_wait_empty
             ):
@@ -174,8 +174,11 @@ class IncrementalRebalance:
         consumer._paused_partitions |= gained
         self._delivery.look_anew_at(gained)
         consumer._buffered_partitions &= assigned
-        consumer._set_active_tps(assigned)
-        consumer._active_partitions -= consumer._buffered_partitions
+        active = assigned - consumer._paused_partitions - consumer._buffered_partitions
+        # In place, and never empty in between: a running fetch reads this set.
+        consumer._active_partitions &= active
+        consumer._active_partitions |= active
+        consumer.wake_fetcher()
         app.unassigned = not assigned
         app._update_assignment(assigned)
         try:

@@ -43,7 +43,6 @@ class VirtualAIOProducer:
         self.client = SimpleNamespace(
             _wait_on_metadata=None,
             _metadata_update=None,
-            _retry_backoff=0.1,
             coordinator_lookup=None,
         )
         self.open: list[Sent] | None = None

@@ -12,6 +12,7 @@ from aiokafka.client import CoordinationType
 from aiokafka.errors import InvalidGroupIdError as Refused
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
+from faust_assigner.app.consumer.produced_topics import PAUSE_S
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.faust_group import PartitionAssignor, make_app
 
@@ -150,7 +151,7 @@ async def test_a_producer_without_a_leader_pauses_between_two_questions() -> Non
     client.cluster.leader_for_partition = lambda partition: None
     try:
         await app.producer.send("known", None, b"change", 0, None, None)
-        await asyncio.sleep(10 * client._retry_backoff)
+        await asyncio.sleep(10 * PAUSE_S)
         assert 2 <= len(asked) <= 50
     finally:
         await abandon(producer)

@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from faust.types import TP
 
 from faust_assigner.app.consumer import back_pressure as module
 from faust_assigner.app.consumer.back_pressure import LONGEST_S, LOOK_S, BackPressure, told
@@ -15,11 +16,9 @@ class Stock:
     """Stand in for Faust's consumer; count its commits."""
 
     def __init__(self) -> None:
-        self.app, self.commits = "app", 0
+        self.app = SimpleNamespace(tables=SimpleNamespace(changelog_topics={"log"}))
+        self.commits = 0
         self.in_transaction = self.should_stop = False
-
-    def _is_changelog_tp(self, tp: str) -> bool:
-        return tp == "log"
 
     async def commit(self) -> None:
         """Commit."""
@@ -46,7 +45,7 @@ class Held:
     async def deliver(self, tp: str = "orders") -> float:
         """Deliver a record; return the seconds for which the consumer holds it back."""
         began = self.now
-        await self.it.wait_for_room(SimpleNamespace(tp=tp))
+        await self.it.wait_for_room(SimpleNamespace(tp=TP(tp, 0)))
         return round(self.now - began, 6)
 
 

@@ -12,8 +12,6 @@ from unittest.mock import patch
 
 import pytest
 from aiokafka.consumer.fetcher import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
     Fetcher,
     FetchError,
     FetchResult,
@@ -27,7 +25,8 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 from faust_assigner.app.consumer import fetcher as fetching
-from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, FairFetcher, Share
+from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, FairFetcher
+from faust_assigner.app.consumer.live_views import Share
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))
 
@@ -64,14 +63,13 @@ class Turns:
         )
         self.nodes: dict[TopicPartition, int | None] = dict.fromkeys(tps, 0)
         with patch.object(Fetcher, "__init__", return_value=None):
-            self.fetcher = fetcher = FairFetcher()
+            self.fetcher = fetcher = FairFetcher(None, None)
         fetcher._client = SimpleNamespace(
             cluster=SimpleNamespace(leader_for_partition=self.nodes.get),
             force_metadata_update=lambda: None,
         )
-        fetcher._isolation_level = READ_UNCOMMITTED
         fetcher._records, fetcher._in_flight, fetcher._pending_tasks = OrderedDict(), set(), set()
-        fetcher._subscriptions = SimpleNamespace(
+        fetcher._subscription_state = fetcher._subscriptions = SimpleNamespace(
             reassignment_in_progress=False,
             is_assigned=self.states.get,
             subscription=SimpleNamespace(assignment=self.assignment),
@@ -256,7 +254,7 @@ async def test_the_fetcher_looks_again_only_where_a_fetch_has_been_dealt_with(
     """Else the fetcher would loop; a pending offset look-up does not count as a fetch."""
     turns, looks = Turns(A, B), list[object]()
     fetcher = turns.fetcher
-    fetcher._notify = looks.append
+    fetcher.wake = lambda: looks.append(None)
     fetcher._in_flight, fetcher._pending_tasks = {0}, {"look-up"} if ended else {"fetch", "look-up"}
     fetcher._looked_up = {turns.states[B]: "look-up"}
     turns.asks(monkeypatch)
@@ -318,7 +316,7 @@ async def test_what_is_taken_without_reaching_its_end_keeps_up_no_more() -> None
 async def test_under_transactions_the_end_is_that_of_what_is_committed() -> None:
     """Records of an open transaction cannot be read yet."""
     turns = Turns(A)
-    turns.fetcher._isolation_level = READ_COMMITTED
+    turns.fetcher._reads_committed = True
     turns.fetched(A, 1)
     turns.states[A].lso, turns.states[A].highwater = 1, 9
     await turns.take()

@@ -25,8 +25,7 @@ class Made:
             self.own.state_value(tp).reset_to(7)
         self.fetcher: Any = SimpleNamespace(
             _records={A: "records", B: "records"},
-            _wait_consume_future="waiter",
-            _notify=self.acts.append,
+            wake=lambda: self.acts.append("waiter"),
         )
         self.subscriptions = SimpleNamespace(
             _notify_assignment_waiters=lambda: self.acts.append("assigned")

@@ -22,7 +22,7 @@ class Client:
     """Stand in for aiokafka's client: list ``calls``, return or raise ``answers`` in turn."""
 
     def __init__(self) -> None:
-        self._topics, self._retry_backoff = set[str](), 0.1
+        self._topics = set[str]()
         self.calls, self.answers = list[Any](), list[Any]()
 
     async def _say(self, *call: Any) -> Any:

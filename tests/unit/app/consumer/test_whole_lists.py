@@ -105,7 +105,7 @@ async def test_the_fetcher_is_woken_after_the_check_and_not_within_it(
 ) -> None:
     """aiokafka removes the ended fetch one step of the loop later."""
     turns, woken = Turns(A), list[object]()
-    turns.fetcher._notify = woken.append
+    turns.fetcher.wake = lambda: woken.append(None)
     turns.fetcher._in_flight = {0}
     turns.asks(monkeypatch)
     assert woken == []
@@ -169,8 +169,7 @@ async def test_each_partition_that_goes_loses_its_state_and_its_records() -> Non
     own: Any = SimpleNamespace(tps=frozenset(states), _tp_state=dict(states))
     fetcher: Any = SimpleNamespace(
         _records=dict.fromkeys(states, "records"),
-        _wait_consume_future="wait",
-        _notify=lambda future: acts.append(future),
+        wake=lambda: acts.append("wait"),
     )
     subscriptions = SimpleNamespace(_notify_assignment_waiters=lambda: acts.append("waiters"))
     new = TopicPartition("u", 4)

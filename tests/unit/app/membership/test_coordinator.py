@@ -153,9 +153,7 @@ class Made:
         #: The number of heartbeats before the round is answered.
         self.beats = 0
         acts = self.acts
-        fetcher = SimpleNamespace(
-            _records={}, _wait_consume_future=None, _notify=lambda future: None
-        )
+        fetcher = SimpleNamespace(_records={}, wake=lambda: None)
         self.listener, self.assignor, self.fence = Listener(acts), Assignor(acts), Fence()
         self.own = Assignment({A, B})
         subscription: Any = SimpleNamespace(

@@ -85,6 +85,7 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
     def __init__(self) -> None:
         Host.__init__(self)
         self.rounds, self.delivery = Rounds(self.app), Delivery(self)
+        self._resumed, self.first_read = asyncio.Event(), {}
         self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
         self.changes = SimpleNamespace(
             begin_generation=lambda is_member: self.acts.append(("changes", is_member))
@@ -251,7 +252,7 @@ def test_the_first_record_of_a_source_is_noted_once() -> None:
     """A new assignment starts over; tables track their changelogs themselves."""
     consumer = object.__new__(RepairedConsumer)
     consumer.first_read = {}
-    consumer._is_changelog_tp = lambda tp: tp == STANDBY
+    consumer.app = SimpleNamespace(tables=SimpleNamespace(changelog_topics={"log"}))
     for offset in (7, 9):
         consumer.note_first(
             {SOURCE: [SimpleNamespace(offset=offset)], STANDBY: [SimpleNamespace(offset=offset)]}
@@ -289,12 +290,17 @@ def test_what_is_paused_is_resumed_by_its_recovery_alone() -> None:
     assert consumer.acts[1:] == [("resume", {STANDBY})]
 
 
-def test_what_was_read_first_is_forgotten_with_all_else() -> None:
-    """A new assignment has its own first records."""
+async def test_what_was_read_first_is_forgotten_at_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new assignment has its own first records; Faust resets the rest."""
     consumer = Consumer()
-    consumer.first_read = {SOURCE: 7}
-    consumer._reset_state()
-    assert consumer.first_read == {}
+    monkeypatch.setattr(driver.Consumer, "on_restart", lambda _: consumer.noting("restart")())
+    consumer.first_read, consumer._resumed = {SOURCE: 7}, asyncio.Event()
+    consumer._resumed.set()
+    await consumer.on_restart()
+    assert (consumer.first_read, consumer._resumed.is_set()) == ({}, False)
+    assert consumer.acts == ["restart"]
 
 
 def test_what_was_read_first_of_a_partition_that_left_is_forgotten() -> None:
@@ -460,7 +466,7 @@ def test_the_first_record_of_each_source_in_a_batch_is_noted() -> None:
     other = TP("bills", 3)
     consumer = object.__new__(RepairedConsumer)
     consumer.first_read = {}
-    consumer._is_changelog_tp = lambda tp: tp == STANDBY
+    consumer.app = SimpleNamespace(tables=SimpleNamespace(changelog_topics={"log"}))
 
     def batch(*offsets: int) -> list[Any]:
         return [SimpleNamespace(offset=offset) for offset in offsets]

@@ -70,10 +70,6 @@ class Host(driver.Consumer):  # type: ignore[misc]
     async def _getmany(self, active: Any, timeout: float) -> dict[TP, list[Any]]:
         return dict(self.found)
 
-    def _set_active_tps(self, tps: set[TP]) -> set[TP]:
-        self._active_partitions = set(tps) - self._paused_partitions
-        return self._active_partitions
-
     def pause_partitions(self, tps: Iterable[TP]) -> None:
         """Pause, as Faust does."""
         self._paused_partitions |= set(tps)
@@ -98,9 +94,6 @@ class Host(driver.Consumer):  # type: ignore[misc]
         self.app.acts.append(
             ("commit", topics, max(0, self.commits_under_way), set(self._paused_partitions))
         )
-
-    def _clean_unacked_messages(self) -> None:
-        self._unacked_messages = {m for m in self._unacked_messages if not m.done}
 
     def _forget(self, tps: set[TP]) -> None:
         self.app.acts.append(("forget", tps))
@@ -350,8 +343,8 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
     monkeypatch.setattr(handing_over, "LOOK_S", 0)
     consumer.app.conf.stream_wait_empty = waits
     consumer._unacked_messages = {
-        SimpleNamespaceOf(tp=A, done=done),
-        SimpleNamespaceOf(tp=B, done=False),
+        SimpleNamespaceOf(tp=A, acked=done),
+        SimpleNamespaceOf(tp=B, acked=False),
     }
     await consumer.incremental._finish({A})
     assert ("with 1 unfinished records after 30 s" in caplog.text) == is_late
@@ -767,7 +760,7 @@ def test_a_consumer_that_has_no_fetcher_or_no_loop_any_more_wakes_nobody() -> No
     """This holds before the client's start and after the worker's stop."""
     consumer = consumer_of(A)
     consumer.fetcher = None
-    assert consumer._set_active_tps({A, B}) == {A, B}
+    consumer.wake_fetcher()
 
     def closed(wake: Any) -> None:
         raise RuntimeError("the loop is closed")
@@ -775,7 +768,7 @@ def test_a_consumer_that_has_no_fetcher_or_no_loop_any_more_wakes_nobody() -> No
     consumer.fetcher = SimpleNamespace(wake=None)
     consumer._thread.thread_loop.call_soon_threadsafe = closed
     consumer.resume_partitions({C})
-    assert consumer._active_partitions == {A, B, C}
+    assert consumer._active_partitions == {A, C}
 
 
 @pytest.mark.parametrize("step", ["agents", "subscriptions", "topics", "take on", "signal"])

@@ -28,7 +28,7 @@ __all__ = ["_overlay"]
 class Unfinished:
     """A record that a stream has begun."""
 
-    done = False
+    acked = False
 
     def __init__(self, tp: TP) -> None:
         self.tp = tp

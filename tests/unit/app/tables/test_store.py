@@ -249,9 +249,6 @@ class Consumer:
     def __init__(self, app: Any) -> None:
         self.app, self.commits = app, 0
 
-    def _is_changelog_tp(self, tp: TP) -> bool:
-        return tp.topic == LOG.topic
-
     async def commit(self) -> None:
         """Count the commit."""
         self.commits += 1
