@@ -112,13 +112,14 @@ def forward_requests(app: App) -> None:
 
     The setting ``FAUST_ASSIGNER_URLS`` lists the allowed URLs.
     """
-    app.conf.Router = over(AllowlistRouter, _chosen(app, "Router"))
+    if not issubclass(chosen := _chosen(app, "Router"), KeyRouter):  # which forwards likewise
+        app.conf.Router = over(AllowlistRouter, chosen)
 
 
 def answer_requests(app: App) -> None:
     """Make ``app`` answer requests for keys as an owner, or from copies (setting ``STALE_READS_S``).
 
-    Only the repairs know which partitions are restored. Call this after :func:`repair` and
+    Only the repairs know which partitions are restored. Call this after :func:`repair` and before
     :func:`forward_requests`.
     """
     chosen = _chosen(app, "Router")
@@ -138,11 +139,11 @@ def answer_requests(app: App) -> None:
 INSTALLERS: Final[dict[str, Callable[[App], object]]] = {
     "repairs": repair,
     "driver_assignor": ask_our_assignor,
-    "router": forward_requests,
     "weights": provider.install,
     "ledger": ledger.install,
     "follow_up": follow_up.install,
     "reads": answer_requests,
+    "router": forward_requests,
     "metrics": metrics.install,
 }
 

@@ -34,11 +34,11 @@ ASSIGNOR = "assignor"
 PARTS: tuple[str, ...] = (
     "repairs",
     "driver_assignor",
-    "router",
     "weights",
     "ledger",
     "follow_up",
     "reads",
+    "router",
     "metrics",
     "page",
 )

@@ -57,18 +57,15 @@ PASSED_BACK = (
 )
 
 
-class AllowlistRouter(Router):
-    """The forwarding part, mixed over the app's router."""
+class Forwarding:
+    """Forwards the requests of one worker to allowed URLs."""
 
     def __init__(self, app: AppT) -> None:
-        super().__init__(app)
+        self._app = app
         self._patterns = settings.read(app, table.URLS)
         self._trusted = settings.read(app, table.CREDENTIALS_TO)
         #: URL -> requests refused so far; each URL is logged once.
         self.refused: Counter[URL] = Counter()
-
-    async def _route_req(self, dest_url: URL, web: Web, request: Request) -> Response:
-        return await self.forward(dest_url, web, request)
 
     async def forward(
         self,
@@ -84,9 +81,9 @@ class AllowlistRouter(Router):
         ``options`` are the HTTP client's. Raises SameNode if the URL is this worker's own,
         ServiceUnavailable if the URL is not allowed.
         """
-        own = URL(str(self.app.conf.canonical_url))
-        host, port = self._urlident(dest_url)
-        if (host, port) == self._urlident(own):
+        own = URL(str(self._app.conf.canonical_url))
+        host, port = _host_and_port(dest_url)
+        if (host, port) == _host_and_port(own):
             raise SameNode()
         if not allowed(dest_url, own, self._patterns):
             self._refuse(dest_url)
@@ -96,7 +93,7 @@ class AllowlistRouter(Router):
             for name, value in request.headers.items()
             if name.lower() not in kept_back
         ]
-        async with self.app.http_client.request(
+        async with self._app.http_client.request(
             method=request.method,
             url=request.url.with_host(host).with_port(port),
             headers=[*headers, *(also or {}).items()],
@@ -121,3 +118,19 @@ class AllowlistRouter(Router):
                 url,
             )
         raise ServiceUnavailable()
+
+
+def _host_and_port(url: URL) -> tuple[str, int]:
+    """Return the address of a worker; a URL without a scheme is a host."""
+    return (url.host if url.scheme else url.path) or "", int(url.port or 80)
+
+
+class AllowlistRouter(Router):
+    """The app's router: it forwards to allowed URLs only."""
+
+    def __init__(self, app: AppT) -> None:
+        super().__init__(app)
+        self.forwarding = Forwarding(app)
+
+    async def _route_req(self, dest_url: URL, web: Web, request: Request) -> Response:
+        return await self.forwarding.forward(dest_url, web, request)

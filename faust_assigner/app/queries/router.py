@@ -14,7 +14,7 @@ from yarl import URL
 
 from faust_assigner.app import settings
 from faust_assigner.app.queries.decide import Asked, Step, steps
-from faust_assigner.app.queries.forwarding import AllowlistRouter
+from faust_assigner.app.queries.forwarding import Forwarding
 from faust_assigner.app.queries.places import partition_of
 from faust_assigner.app.queries.reading import KEY, ROLE, Reading, unavailable
 from faust_assigner.app.queries.replica_status import ReplicaStatus
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
     from faust.web.base import Request, Response, Web
+
+    from faust_assigner.app.host.bases import RouterBase as Router
+else:
+    from faust.app.router import Router
 
 logger = get_logger(__name__)
 
@@ -50,11 +54,12 @@ def _group(app: AppT, topic: str) -> int | None:
         return None
 
 
-class KeyRouter(AllowlistRouter):
+class KeyRouter(Router):
     """The app's router for keys; ``standing`` is this worker's knowledge of its partitions."""
 
     def __init__(self, app: AppT) -> None:
         super().__init__(app)
+        self.forwarding = Forwarding(app)
         self.standing: ReplicaStatus = getattr(app, MARK)
         #: Worker -> the time until which this worker is asked last.
         self._shunned: dict[URL, float] = {}
@@ -66,10 +71,9 @@ class KeyRouter(AllowlistRouter):
         With SameNode the request carries a :class:`Reading`.
         """
         try:
-            table = self._get_table(table_name)
-            tp = partition_of(
-                self.app, self._get_table_topic(table), self._get_serialized_key(table, key)
-            )
+            table = self.app.tables[table_name]
+            changelog = table.changelog_topic.get_topic_name()
+            tp = partition_of(self.app, changelog, self._get_serialized_key(table, key))
         except KeyError:
             return unavailable(web, "this worker has not joined its group yet")
         asked = Asked(request.method in ("GET", "HEAD"), HOP in request.headers)
@@ -96,7 +100,7 @@ class KeyRouter(AllowlistRouter):
         form differs, most keys get a wrong partition. If the topics beside the table disagree, or
         if there is none, the changelog's form is used here, too.
         """
-        app, changelog = table.app, cls._get_table_topic(table)
+        app, changelog = table.app, table.changelog_topic.get_topic_name()
         own: bytes = table.changelog_topic.prepare_key(key, None)[0]
         try:
             group = app.assignor.group_for_topic(changelog)
@@ -134,7 +138,7 @@ class KeyRouter(AllowlistRouter):
         """Return the answer of the worker at ``url``; None if the worker has none."""
         total = self._forward_s if asked.changes_nothing else PATIENT_S
         try:
-            answer = await self.forward(
+            answer = await self.forwarding.forward(
                 url,
                 web,
                 request,
@@ -146,6 +150,9 @@ class KeyRouter(AllowlistRouter):
             self._shunned[url] = monotonic() + SHUNNED_S
             return None
         return None if answer.status == 503 and answer.headers.get(ROLE) == "none" else answer
+
+    async def _route_req(self, dest_url: URL, web: Web, request: Request) -> Response:
+        return await self.forwarding.forward(dest_url, web, request)
 
     async def route_topic_req(
         self, topic: object, key: object, web: Web, request: Request

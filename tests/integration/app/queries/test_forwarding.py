@@ -154,7 +154,7 @@ async def test_a_url_that_is_not_allowed_is_refused_counted_and_said_once(
         for _ in range(2):
             async with asked(worker, "GET") as answer:
                 assert answer.status == 503
-    assert (reached, list(worker.app.router.refused.values())) == ([], [2])
+    assert (reached, list(worker.app.router.forwarding.refused.values())) == ([], [2])
     assert sum("FAUST_ASSIGNER_URLS does not allow it" in line for line in caplog.messages) == 1
 
 

@@ -95,7 +95,7 @@ class Made:
             read=read,
         )
         web = SimpleNamespace(bytes=lambda body, *, status, headers: (body, status, headers))
-        return await self.router.forward(url, web, request, **options)
+        return await self.router.forwarding.forward(url, web, request, **options)
 
 
 async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
@@ -152,7 +152,7 @@ async def test_a_url_that_is_not_allowed_is_refused_counted_and_logged_once(
     for url in (evil, worse, evil):
         with pytest.raises(ServiceUnavailable):
             await it.forward(url)
-    assert it.router.refused == {evil: 2, worse: 1}
+    assert it.router.forwarding.refused == {evil: 2, worse: 1}
     assert len([one for one in caplog.records if "are not forwarded" in one.getMessage()]) == 2
     await it.forward()
     assert len(it.http.asked) == 1

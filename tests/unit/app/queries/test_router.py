@@ -16,7 +16,6 @@ from yarl import URL
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries import router as module
 from faust_assigner.app.queries.decide import Here, Who
-from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.app.queries.reading import KEY, ROLE
 from faust_assigner.app.queries.router import (
     CONNECT_S,
@@ -46,11 +45,10 @@ class Answer:
         self.status, self.headers = status, {} if role is None else {ROLE: role}
 
 
-class Careful(AllowlistRouter):
-    """The base router: workers answer by URL, and ``asked`` lists each request."""
+class Workers:
+    """The forwarding part: workers answer by URL, and ``asked`` lists each request."""
 
-    def __init__(self, app: Any) -> None:
-        self.app = app
+    def __init__(self) -> None:
         self.answers: dict[URL, Any] = {}
         self.asked: list[tuple[URL, Any, Any]] = []
 
@@ -62,10 +60,17 @@ class Careful(AllowlistRouter):
             raise answer
         return answer
 
+
+class Careful(Router):  # type: ignore[misc]
+    """The base router."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
     async def route_topic_req(self, topic: Any, key: Any, web: Any, request: Any) -> Any:
         """Forward the request to the topic's reader."""
         assert (topic, key, type(web), type(request)) == ("orders", "a", SimpleNamespace, Request)
-        return await self.forward(OWNER, None, None, also=None, timeout=None)
+        return await self.forwarding.forward(OWNER, None, None, also=None, timeout=None)
 
 
 class Made:
@@ -91,10 +96,9 @@ class Made:
         )
         setattr(app, MARK, standing)
         router = type("Made", (over(KeyRouter, Careful),), {})  # type: ignore[arg-type]
-        router._get_table = lambda self, name: app.tables[name]
-        router._get_table_topic = staticmethod(lambda table: LOG)
         router._get_serialized_key = staticmethod(lambda table, key: key.encode())
         self.router: Any = router(app)
+        self.router.forwarding = self.workers = Workers()
         self.web = SimpleNamespace(json=lambda said, *, status, headers: (status, said["error"]))
 
     def _partition_of(self, topic: str, key: bytes) -> TP:
@@ -119,7 +123,7 @@ class Made:
     @property
     def asked(self) -> list[URL]:
         """Return the asked workers in order."""
-        return [url for url, *_ in self.router.asked]
+        return [url for url, *_ in self.workers.asked]
 
 
 NOT_HERE, FRESH = Here(), Here(lag=2, age_s=1.0)
@@ -145,7 +149,7 @@ async def test_another_worker_is_asked_as_the_owner(monkeypatch: pytest.MonkeyPa
     limits = [
         aiohttp.ClientTimeout(total=s, sock_connect=CONNECT_S) for s in (FORWARD_S, PATIENT_S)
     ]
-    assert it.router.asked == [
+    assert it.workers.asked == [
         (OWNER, {HOP: "1"}, limits[0]),
         (OWNER, {HOP: "1"}, limits[0]),
         (OWNER, {HOP: "1"}, limits[1]),
@@ -170,11 +174,11 @@ async def test_a_copy_stands_in_for_an_owner_that_does_not_answer(
 ) -> None:
     """The local copy answers first, else the remote copies in order."""
     it = Made(monkeypatch, FRESH)
-    it.router.answers[OWNER] = failure
+    it.workers.answers[OWNER] = failure
     assert await it.get() is Who.COPY_HERE
-    it.here, it.router.answers[COPY] = NOT_HERE, failure
+    it.here, it.workers.answers[COPY] = NOT_HERE, failure
     it.router._shunned.clear()
-    it.router.asked.clear()
+    it.workers.asked.clear()
     assert (await it.get()).status == 200
     assert it.asked == [OWNER, COPY, LAST]
 
@@ -185,7 +189,7 @@ async def test_an_answer_that_its_view_gave_is_passed_on(
 ) -> None:
     """The app's own errors pass as well; no copy is asked."""
     it = Made(monkeypatch, NOT_HERE)
-    it.router.answers[OWNER] = answer
+    it.workers.answers[OWNER] = answer
     assert await it.get() is answer
     assert it.asked == [OWNER]
 
@@ -195,9 +199,9 @@ async def test_a_worker_that_did_not_answer_is_asked_last_for_a_while(
 ) -> None:
     """This needs a copy that can answer; a 503 with role "none" is no silence."""
     it = Made(monkeypatch, NOT_HERE)
-    it.router.answers[OWNER] = OSError()
+    it.workers.answers[OWNER] = OSError()
     await it.get()
-    it.router.asked.clear()
+    it.workers.asked.clear()
     it.now += SHUNNED_S - 0.1
     await it.get()
     assert it.asked == [COPY]
@@ -205,7 +209,7 @@ async def test_a_worker_that_did_not_answer_is_asked_last_for_a_while(
     assert (await it.get())[0] == 503
     assert it.asked == [COPY, OWNER], "nobody else is there"
     it.now += SHUNNED_S
-    it.router.answers[OWNER] = Answer(503, "none")
+    it.workers.answers[OWNER] = Answer(503, "none")
     await it.get()
     assert it.router._shunned[OWNER] <= it.now
 
@@ -220,14 +224,14 @@ async def test_a_copy_that_grows_old_while_the_owner_is_asked_does_not_answer(
         def __init__(self) -> None:
             it.here = Here(lag=2, age_s=31.0)
 
-    forward = it.router.forward
+    forward = it.workers.forward
 
     async def slow(url: URL, *args: Any, **options: Any) -> Any:
         if url == OWNER:
             raise Silent
         return await forward(url, *args, **options)
 
-    it.router.forward = slow
+    it.workers.forward = slow
     assert (await it.get()).status == 200
     assert it.asked == [COPY]
 
@@ -248,7 +252,7 @@ async def test_nobody_who_can_answer_means_503_with_a_reason(
     it.joined, it.copies = case != "not joined", []
     if case == "no owner":
         it.owner = None  # type: ignore[assignment]
-    it.router.answers[OWNER] = OSError()
+    it.workers.answers[OWNER] = OSError()
     status, said = await it.get()
     assert (status, reason in said) == (503, True)
     assert it.asked == ([OWNER] if case == "silent" else [])
@@ -261,7 +265,7 @@ async def test_a_request_for_a_topic_is_for_its_reader_alone(
     """A silent reader causes a 503; a bug is raised."""
     it = Made(monkeypatch, FRESH)
     if failure is not None:
-        it.router.answers[OWNER] = failure
+        it.workers.answers[OWNER] = failure
     asked = it.router.route_topic_req("orders", "a", it.web, Request())
     if isinstance(failure, ValueError):
         with pytest.raises(ValueError, match="bug"):
@@ -350,23 +354,23 @@ async def test_each_silent_worker_is_asked_last_for_its_own_time(
 ) -> None:
     """After that time the worker has its turn again; the local worker is never delayed."""
     it = Made(monkeypatch, NOT_HERE)
-    it.router.answers = {OWNER: OSError(), COPY: TimeoutError()}
+    it.workers.answers = {OWNER: OSError(), COPY: TimeoutError()}
     await it.get()
     assert it.asked == [OWNER, COPY, LAST]
     it.now += SHUNNED_S / 2
-    it.router.answers = {LAST: OSError()}
-    it.router.asked.clear()
+    it.workers.answers = {LAST: OSError()}
+    it.workers.asked.clear()
     await it.get()
     assert it.asked == [LAST, OWNER], "in their order among those that are asked last"
     it.now += SHUNNED_S / 2
-    it.router.asked.clear()
+    it.workers.asked.clear()
     await it.get()
     assert it.asked == [OWNER], "its time is over, and it answers"
-    it.router.asked.clear()
-    it.router.answers, it.copies = {OWNER: OSError()}, [LAST, COPY]
+    it.workers.asked.clear()
+    it.workers.answers, it.copies = {OWNER: OSError()}, [LAST, COPY]
     await it.get()
     assert it.asked == [OWNER, COPY], "the third is still put off"
-    it.router.asked.clear()
+    it.workers.asked.clear()
     await it.get()
     assert it.asked == [COPY], "the owner was silent again, and is put off anew"
 
@@ -378,7 +382,7 @@ async def test_a_forwarded_request_goes_no_further_and_one_that_changes_somethin
     it = Made(monkeypatch, NOT_HERE)
     status, said = await it.get("GET", is_forwarded=True)
     assert (status, "being moved or restored" in said, it.asked) == (503, True, [])
-    it.router.answers[OWNER] = OSError()
+    it.workers.answers[OWNER] = OSError()
     for method in ("POST", "DELETE", "PUT"):
         assert (await it.get(method))[0] == 503
     assert it.asked == [OWNER] * 3
