@@ -192,11 +192,11 @@ class _NaiveStream(Stream):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._queue.extend((0, command) for command in self._snapshot())
+        self._queue.extend((0, command) for command in self.snapshot())
         self._anew = False
 
     def offer(self, command: Command) -> None:
-        if len(self._queue) < self._limit:
+        if len(self._queue) < self.limit:
             self._queue.append((0, command))
 
 
