@@ -110,11 +110,12 @@ def _implicit_default(item: Field[Any], is_array: bool) -> Any:
     }.get(kind, 0)
 
 
-def encode_response(
-    api_key: int, version: int, correlation_id: int, values: Mapping[str, object]
-) -> bytes:
-    """Return a whole response frame, its size first. Omits fields that the version does not have."""
-    return b"".join(encode_pieces(api_key, version, correlation_id, values))
+def encode_response(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
+    """Return a whole response frame with the correlation id 0, its size first.
+
+    Omits fields that the version does not have.
+    """
+    return b"".join(encode_pieces(api_key, version, 0, values))
 
 
 def encode_pieces(

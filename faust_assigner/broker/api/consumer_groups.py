@@ -113,7 +113,7 @@ def _calm(version: int, member_id: str, epoch: int, interval_ms: int) -> Encoded
         "heartbeat_interval": datetime.timedelta(milliseconds=interval_ms),
         "assignment": None,
     }
-    return Encoded(answers.encode_response(CONSUMER_GROUP_HEARTBEAT, version, 0, values))
+    return Encoded(answers.encode_response(CONSUMER_GROUP_HEARTBEAT, version, values))
 
 
 def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:

@@ -147,7 +147,7 @@ def beating(node: Node, version: int, request: HeartbeatRequest) -> Again:
 @functools.cache
 def _beaten(version: int, error: Code) -> Encoded:
     """Return the most frequent answer of all, cached."""
-    return Encoded(answers.encode_response(HEARTBEAT, version, 0, {"error_code": ErrorCode(error)}))
+    return Encoded(answers.encode_response(HEARTBEAT, version, {"error_code": ErrorCode(error)}))
 
 
 async def leave_group(call: Call, request: Any) -> Values:

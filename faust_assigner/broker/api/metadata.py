@@ -71,7 +71,7 @@ async def metadata(call: Call, request: MetadataRequest) -> Encoded:
         }
 
         def encode() -> bytes:
-            return answers.encode_response(METADATA, call.version, 0, values)
+            return answers.encode_response(METADATA, call.version, values)
 
         is_long = answers.is_long(values, limits.INLINE_ELEMENTS, limits.INLINE_BYTES)
         return await node.crunch(encode) if is_long else encode()

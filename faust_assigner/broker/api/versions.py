@@ -61,7 +61,7 @@ def _answer(version: int) -> Encoded:
             for name, (_, level) in FEATURES.items()
         ],
     }
-    return Encoded(answers.encode_response(API_VERSIONS, version, 0, values))
+    return Encoded(answers.encode_response(API_VERSIONS, version, values))
 
 
 def unsupported_version() -> Mapping[str, object]:

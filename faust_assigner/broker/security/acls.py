@@ -103,7 +103,7 @@ class AclFilter(NamedTuple):
 class Acls:
     """All rules of one broker, restored from the store and written to it.
 
-    ``version`` rises with each change. A lookup costs O(distinct lengths of prefixes + found rules).
+    A lookup costs O(distinct lengths of prefixes + found rules).
     """
 
     def __init__(self, store: Store) -> None:
@@ -112,7 +112,6 @@ class Acls:
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: dict[tuple[int, str], list[Acl]] = {}
         self._lengths: Counter[tuple[int, int]] = Counter()  # of prefixes, by resource type
-        self.version = 0
         #: Called after a change of rules of topics.
         self.on_topic_change: Callable[[], None] = lambda: None
         for key, _ in store.scan(PREFIX):
@@ -156,7 +155,6 @@ class Acls:
             if not index[place]:
                 del index[place]
                 self._count(acl, -1)
-        self.version += 1
         self._tell(gone)
 
     def _tell(self, changed: Iterable[Acl]) -> None:
@@ -169,7 +167,6 @@ class Acls:
         if not found:
             self._count(acl, 1)
         found.append(acl)
-        self.version += 1
 
     def _count(self, acl: Acl, more: int) -> None:
         """Count the first rule of a prefix, or its last one down."""

@@ -49,7 +49,7 @@ def test_every_api_can_say_that_something_went_wrong_in_every_version(
     key: int, version: int
 ) -> None:
     """This holds for a request that the broker could not parse, too."""
-    frame = encode_response(key, version, 1, refuse(key, version, None, ErrorCode.invalid_request))
+    frame = encode_response(key, version, refuse(key, version, None, ErrorCode.invalid_request))
     assert struct.pack(">h", 42) in frame[8:]
 
 

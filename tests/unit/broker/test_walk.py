@@ -247,7 +247,7 @@ def test_opaque_parts_of_an_answer_are_not_copied_and_written_once() -> None:
             }
         ]
     }
-    assert answers.encode_response(1, 4, 7, joined) == whole
+    assert b"".join(answers.encode_pieces(1, 4, 7, joined)) == whole
 
 
 def test_an_answer_is_long_by_its_elements_or_by_its_bytes_together() -> None:

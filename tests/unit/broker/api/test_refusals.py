@@ -70,7 +70,7 @@ def test_a_refusal_of_every_api_has_its_error_in_the_bytes_of_every_version(key:
     """The error is at the top level, or in the only element for an unreadable request."""
     for version in range(APIS[key].low, APIS[key].high + 1):
         values = refuse(key, version, None, ErrorCode.request_timed_out)
-        answer = read(key, version, encode_response(key, version, 7, values))
+        answer = read(key, version, encode_response(key, version, values))
         assert errors_in(answer) == {ErrorCode.request_timed_out}, version
 
 
