@@ -130,24 +130,12 @@ def world_of(
             module=module,
             settings=settings,
         )
-        load = Load(
-            running.bootstrap,
-            app_id,
-            PARTITIONS,
-            orders_per_s=ORDERS_PER_S,
-            seed=seed,
-            request_timeout_s=600.0,
+        make_load = partial(
+            Load, running.bootstrap, app_id, PARTITIONS, seed=seed, request_timeout_s=600.0
         )
+        load = make_load(orders_per_s=ORDERS_PER_S)
         load.prepare(20)
-        returns = Load(
-            running.bootstrap,
-            app_id,
-            PARTITIONS,
-            orders_per_s=ORDERS_PER_S / 2,
-            seed=seed,
-            topic="returns",
-            request_timeout_s=600.0,
-        )
+        returns = make_load(orders_per_s=ORDERS_PER_S / 2, topic="returns")
         topics = {f"{app_id}-{name}": PARTITIONS for name in ("returns", "returned")}
         asyncio.run(create_topics(running.bootstrap, topics))
         disks = {name: folder / name / "data" for name in (*WORKERS, *SPARES)}

@@ -136,6 +136,18 @@ def shrunk(bootstrap: str, most: float) -> list[tuple[int, bytes, bytes]]:
     return found
 
 
+def differences(
+    found: list[tuple[int, bytes, bytes]], last: dict[bytes, bytes], keys: int
+) -> list[str]:
+    """Compare the topic's records with the last value of each of the ``keys``."""
+    wrong = []
+    if len(found) > MOST_PER_KEY * keys:
+        wrong.append(f"the topic kept {len(found):,} records of {keys:,} keys")
+    if {key: value for _, key, value in found} != last:
+        wrong.append("a key has another value than its last one")
+    return wrong
+
+
 def size_of(folder: Path) -> float:
     """Return the MB of a folder's files; a vanished file counts as empty."""
     total = 0
@@ -187,15 +199,11 @@ def play(folder: Path, updates: int, keys: int, seed: int, say: Callable[[str], 
         say(f"heartbeats before: {milliseconds(member.beats[:quiet])} (p50 / p99 / longest)")
         say(f"heartbeats beside it: {milliseconds(member.beats[quiet:])}")
         wrong = following.wrong[:5]
-        if len(found) > MOST_PER_KEY * keys:
-            wrong.append(f"the topic kept {len(found):,} records of {keys:,} keys")
-        if {key: value for _, key, value in found} != last:
-            wrong.append("a key has another value than its last one")
         if following.newest != last:
             wrong.append("the reader missed the last value of a key")
         if member.refused or max(member.beats) > LONGEST_BEAT_S:
             wrong.append(f"heartbeats: {member.refused} refused, {milliseconds(member.beats)}")
-        return wrong
+        return [*differences(found, last, keys), *wrong]
     finally:
         stopping.set()
         broker.kill()

@@ -105,6 +105,11 @@ class MadeGroup:
         self.led[leader] = self.last.inputs
         self.metadata = {name: one.encode() for name, one in members.items()}
         self.answers = {name: one.encode() for name, one in self.last.answers.items()}
+        self._follow_answers()
+        return self
+
+    def _follow_answers(self) -> None:
+        """Let each member hold what its answer gives it, up to the end of each changelog."""
         for name, data in self.claims.items():
             answer = self.answer_of(name)
             held = {
@@ -121,7 +126,6 @@ class MadeGroup:
                 generation=self.generation,
                 positions={t: dict.fromkeys(numbers, self.end) for t, numbers in held.items()},
             )
-        return self
 
     def memory_of(self, name: str) -> Directory:
         """The owners after the last round, as the leader sent them to a participant."""

@@ -24,9 +24,9 @@ ENV = {
 WORK_S = float(ENV.get("WORK_S", "0"))
 
 
-def make_app(app_id: str) -> faust.App:
-    """The app that reads ``APP_ID-numbers`` and writes ``APP_ID-passed-on``."""
-    app = faust.App(
+def configured(app_id: str) -> faust.App:
+    """An app without agents."""
+    return faust.App(
         app_id,
         broker="kafka://" + ENV["BOOTSTRAP"],
         PartitionAssignor="faust_assigner:PartitionAssignor",
@@ -44,6 +44,11 @@ def make_app(app_id: str) -> faust.App:
         consumer_auto_offset_reset="earliest",
         web_enabled=False,
     )
+
+
+def make_app(app_id: str) -> faust.App:
+    """The app that reads ``APP_ID-numbers`` and writes ``APP_ID-passed-on``."""
+    app = configured(app_id)
     numbers = app.topic(f"{app_id}-numbers", key_type=str, value_type=int, partitions=4)
     passed_on = app.topic(f"{app_id}-passed-on", key_type=str, value_type=int, partitions=4)
     sums = app.Table("sums", key_type=str, value_type=int, partitions=4, default=int)
@@ -84,17 +89,22 @@ def make_app(app_id: str) -> faust.App:
     ]
     app.agent(numbers, concurrency=4 if agent is slow else 1)(agent)
     if ENV.get("OTHERS"):
-        others = app.topic(f"{app_id}-others", key_type=str, value_type=int, partitions=4)
-        counts = app.Table("counts", key_type=str, value_type=int, partitions=4, default=int)
-
-        async def other(stream: Any) -> None:
-            """A record in, a change of another table and a record out."""
-            async for key, value in stream.items():
-                counts[key] += 1
-                await passed_on.send(key=key, value=value)
-
-        app.agent(others)(other)
+        add_other(app, app_id, passed_on)
     return app
+
+
+def add_other(app: faust.App, app_id: str, passed_on: Any) -> None:
+    """Add an agent that counts ``APP_ID-others`` in a table of its own, and passes them on."""
+    others = app.topic(f"{app_id}-others", key_type=str, value_type=int, partitions=4)
+    counts = app.Table("counts", key_type=str, value_type=int, partitions=4, default=int)
+
+    async def other(stream: Any) -> None:
+        """A record in, a change of another table and a record out."""
+        async for key, value in stream.items():
+            counts[key] += 1
+            await passed_on.send(key=key, value=value)
+
+    app.agent(others)(other)
 
 
 app = make_app(ENV["APP_ID"])
