@@ -56,7 +56,7 @@ def _live(where: Where) -> Watch:
 
 
 def _saved(file: Path) -> Watch:
-    from faust_assigner.page.saved import look_of
+    from faust_assigner.page.look import look_of
     from faust_assigner.page.watch import Watch
     from faust_assigner.status.saved import read_saved
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from faust_assigner.page.history import History
-from faust_assigner.page.tasks import Family
+from faust_assigner.page.scrub import scrubbed
+from faust_assigner.page.tasks import Family, families_of
 from faust_assigner.status.report import Report
+from faust_assigner.status.saved import Saved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,5 +82,38 @@ def no_members(report: Report | None) -> Problem | None:
         title="The group has no members",
         text="The group has no workers now. Its committed offsets are kept, and the first worker to join gets"
         " all tasks.",
+        level="changing",
+    )
+
+
+def look_of(saved: Saved, *, source: str) -> Look:
+    """Return the look at saved reports: the newest one, with the history of all.
+
+    ``source`` names the file. Cost: linear in looks, tasks and copies.
+    """
+    history = History()
+    for report in (scrubbed(one) for one in saved.looks):
+        families = families_of(report)
+        history.note(report, families)
+    history.note_told([scrubbed(one) for one in saved.rounds], report)
+    return Look(
+        group=report.group,
+        report=report,
+        families=families,
+        history=history,
+        problem=_saved_problem(saved.looks, source),
+        every_s=None,
+    )
+
+
+def _saved_problem(looks: tuple[Report, ...], source: str) -> Problem:
+    first, last = (datetime.fromtimestamp(one.taken_at, UTC) for one in (looks[0], looks[-1]))
+    span = f"{last:%Y-%m-%d %H:%M:%S} UTC"
+    if len(looks) > 1:
+        span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%H:%M:%S} UTC, {len(looks):,} looks"
+    return Problem(
+        title="A saved status",
+        text=f"From the file {source} ({span}). The page shows the last look and does not query the "
+        "group, which may have changed or ended.",
         level="changing",
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from faust_assigner.page.look import Look
+from faust_assigner.page.look import Look, look_of
 from faust_assigner.page.render import page_of, parts_of, title_of
-from faust_assigner.page.saved import look_of
 from faust_assigner.page.watch import Watch
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Report
