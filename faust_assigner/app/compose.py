@@ -130,7 +130,7 @@ def answer_requests(app: App) -> None:
     app.conf.Router = over(KeyRouter, chosen)
     app.table_route = partial(table_route, app.table_route)
     if standing.bound_s > 0:
-        app._extra_services.append(standing)
+        app.service(standing)
         for setting in ("Table", "GlobalTable", "SetTable", "SetGlobalTable"):
             setattr(app.conf, setting, over(ScopedTable, _chosen(app, setting)))
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
 from faust.utils.tracing import traced_from_parent_span
 from mode import Service
 
@@ -15,16 +14,21 @@ if TYPE_CHECKING:
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 
+#: Faust's states of a consumer that gives partitions away or takes partitions over; mode shows them.
+PARTITIONS_REVOKED, PARTITIONS_ASSIGNED = "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED"
 
-@Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
-async def notify_and_commit(consumer: Consumer, revoked: set[TP]) -> None:
+
+@Service.transitions_to(PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
+async def notify_and_commit(
+    consumer: Consumer, notify: Callable[[set[TP]], Awaitable[None]], revoked: set[TP]
+) -> None:
     """Notify the app, which stops the streams and commits; the acknowledged offsets are kept.
 
     Stock Faust first forgets the acknowledged offsets and then calls the app, which waits for the streams
     and commits. So the app finds no offset to commit, and the next owner repeats up to one commit interval.
     """
     span = consumer.app._start_span_from_rebalancing("on_partitions_revoked")
-    tell_app = traced_from_parent_span(span)(consumer._on_partitions_revoked, partitions=revoked)
+    tell_app = traced_from_parent_span(span)(notify, partitions=revoked)
     with span:
         consumer._active_partitions.difference_update(revoked)
         consumer._paused_partitions.difference_update(revoked)

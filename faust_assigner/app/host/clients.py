@@ -1,4 +1,4 @@
-"""Finds an app's AIOKafkaConsumer; gives it a fetcher and a group coordinator of our classes.
+"""Reads aiokafka's objects of an app; gives a consumer a fetcher and a coordinator of our classes.
 
 ``AIOKafkaConsumer.start()`` names both classes in its code. So objects of our classes replace its
 own ones after the start and before the first subscription, while the own ones have no work yet.
@@ -7,11 +7,12 @@ own ones after the start and before the first subscription, while the own ones h
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from faust.types.tuples import TP
 
 if TYPE_CHECKING:
     from faust.types.transports import ConsumerT
@@ -23,6 +24,11 @@ _ATTRIBUTES = {
     "fetcher_timeout": "_consumer_timeout",
     "assignors": "_partition_assignment_strategy",
 }
+
+
+def faust_tps(tps: Iterable[TP]) -> set[TP]:
+    """Return aiokafka's partitions as Faust's."""
+    return {TP(*tp) for tp in tps}
 
 
 def coordinator_of(consumer: object) -> Any:

@@ -9,7 +9,6 @@ worker stays in the group.
 from __future__ import annotations
 
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaError
@@ -74,6 +73,5 @@ async def _stop_heartbeat_task(coordinator: GroupCoordinator) -> None:
 
 def _count_anew(coordinator: GroupCoordinator) -> None:
     """Restart the idle time now, unless a fetch is running: then there is no idle time."""
-    subscription = coordinator._subscription
-    if not subscription._fetch_count:
-        subscription._last_fetch_ended = monotonic()
+    with coordinator._subscription.fetch_context():
+        pass  # a fetch has ended now, as aiokafka sees it

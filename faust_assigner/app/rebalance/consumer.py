@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from faust.transport.consumer import ensure_TPset
 from faust.transport.drivers import aiokafka as driver
 
 from faust_assigner.app.consumer.back_pressure import BackPressure, told
@@ -29,7 +28,7 @@ from faust_assigner.app.consumer.waits import (
     revoking,
 )
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
-from faust_assigner.app.host.clients import coordinator_of
+from faust_assigner.app.host.clients import coordinator_of, faust_tps
 from faust_assigner.app.membership.changelog_guard import ChangelogGuard
 from faust_assigner.app.membership.fence import HeartbeatFence, watch
 from faust_assigner.app.membership.shutdown import BoundedShutdown
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from faust.types.tuples import TP, Message
 
     Records = Mapping[TP, list[ConsumerRecord[bytes, bytes]]]
+    Deliver = Callable[[Message], Awaitable[object]]
 
     from faust_assigner.app.consumer.fetcher import FairFetcher
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -60,17 +60,23 @@ class RepairedConsumer(Consumer):
     fetch_rounds = 0
     #: Source partition -> the offset of its first record since it was assigned.
     first_read: dict[TP, int]
-    callback: Callable[[Message], Awaitable[object]]
     #: Whether the fence is renewed by the group's answers.
     _is_watched = False
     #: The fetcher; None until the client has started.
     fetcher: FairFetcher | None = None
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(
+        self,
+        *args: object,
+        callback: Deliver,
+        on_partitions_revoked: Callable[[set[TP]], Awaitable[None]],
+        **options: object,
+    ) -> None:
         #: Set when a leaving worker no longer has to wait for a round.
         self.left = asyncio.Event()
         self._resumed, self.first_read = asyncio.Event(), {}
-        super().__init__(*args, **kwargs)
+        self._app_revoked = options["on_partitions_revoked"] = on_partitions_revoked
+        super().__init__(*args, callback=partial(self._deliver, callback), **options)
         #: Reports rounds to the app and its sensors.
         self.rounds = Rounds(self.app)
         self.delivery = Delivery(self)
@@ -80,7 +86,6 @@ class RepairedConsumer(Consumer):
         self.changes = ChangelogGuard(self.app, self.fence)
         self.shutdown = BoundedShutdown(self.app, self._thread)
         self.room = BackPressure(self)
-        self.callback = partial(self._deliver, self.callback)
 
     async def on_restart(self) -> None:
         """Begin anew, with all partitions."""
@@ -104,8 +109,7 @@ class RepairedConsumer(Consumer):
         fetch it takes partitions for empty.
         """
         end_offsets = self._thread._ensure_consumer().end_offsets
-        ends: Mapping[TP, int] = await self._thread.call_thread(end_offsets, partitions)
-        return ends
+        return dict(await self._thread.call_thread(end_offsets, partitions))
 
     # -- fetches and their delivery
 
@@ -138,9 +142,7 @@ class RepairedConsumer(Consumer):
         """Whether records of ``tp`` may be fetched now."""
         return self.flow_active and tp in self._active_partitions
 
-    async def _deliver(
-        self, deliver: Callable[[Message], Awaitable[object]], message: Message
-    ) -> object:
+    async def _deliver(self, deliver: Deliver, message: Message) -> object:
         await self.room.wait_for_room(message)
         return await self.delivery.hand_out(deliver, message)
 
@@ -156,7 +158,7 @@ class RepairedConsumer(Consumer):
         """Revoke all partitions after the final commit; drop changes whose records are repeated."""
         with revoking(self.app, revoked):
             self.between_generations = True  # a running recovery must not start the flow again
-            await notify_and_commit(self, revoked)
+            await notify_and_commit(self, self._app_revoked, revoked)
             self._forget(revoked)
             if self.in_transaction:
                 await self.boundaries.abandon_open(fenced=self.fence.lost)
@@ -187,7 +189,7 @@ class RepairedConsumer(Consumer):
         self.stop_flow()
         self.app.flow_control.suspend()
         self._buffered_partitions.clear()
-        self._paused_partitions.update(ensure_TPset(assigned))
+        self._paused_partitions.update(faust_tps(assigned))
 
     def begin_generation(self) -> None:
         """Allow the flow to resume; called when the recovery of a new generation begins."""
@@ -205,7 +207,7 @@ class RepairedConsumer(Consumer):
     def resume_partitions(self, tps: Iterable[TP]) -> None:
         """Fetch from ``tps`` again, unless the next generation is about to begin."""
         if not self.between_generations:
-            super().resume_partitions(ensure_TPset(tps))
+            super().resume_partitions(faust_tps(tps))
             self.wake_fetcher()
             self._resumed.set()
 

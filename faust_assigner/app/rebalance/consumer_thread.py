@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from faust.transport.consumer import ensure_TPset
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 
 from faust_assigner.app.consumer.fetching import fetch_or_put_back, seek_to_committed
 from faust_assigner.app.consumer.waits import agents_s, broker_s, waits_of
+from faust_assigner.app.host.clients import faust_tps
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.membership.coordinator import take_over
 from faust_assigner.app.membership.idle import comes_back
@@ -75,7 +75,7 @@ class ThreadListener:
 
     async def revoke(self, revoked: Collection[TP]) -> None:
         """Finish, commit and forget ``revoked``."""
-        await self._tell(self._thread.consumer.incremental.revoke, ensure_TPset(revoked))
+        await self._tell(self._thread.consumer.incremental.revoke, faust_tps(revoked))
 
     async def assigned(
         self,
@@ -88,9 +88,9 @@ class ThreadListener:
         """Take over the assignment ``tps`` and start with the partitions in ``gained``."""
         await self._tell(
             self._thread.consumer.incremental.assign,
-            ensure_TPset(tps),
-            ensure_TPset(revoked),
-            ensure_TPset(gained),
+            faust_tps(tps),
+            faust_tps(revoked),
+            faust_tps(gained),
             roles,
             generation,
         )

@@ -286,5 +286,5 @@ def install(app: AppT) -> FollowUp | None:
         deadline_s=settings.read_or_default(app, WARMUP_DEADLINE_S) if warming else None,
     )
     setattr(app, MARK, service)
-    app._extra_services.append(service)
+    app.service(service)
     return service

@@ -10,17 +10,14 @@ from collections.abc import Collection
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from faust.transport.consumer import (
-    CONSUMER_PARTITIONS_ASSIGNED,
-    CONSUMER_PARTITIONS_REVOKED,
-    ensure_TPset,
-)
 from mode import Service, get_logger
 
 from faust_assigner.app.consumer.back_pressure import told
+from faust_assigner.app.consumer.commits import PARTITIONS_ASSIGNED, PARTITIONS_REVOKED
 from faust_assigner.app.consumer.delivery import Delivery, drop
 from faust_assigner.app.consumer.fetching import seek_committed
 from faust_assigner.app.consumer.waits import HAND_OVER, Wait, broker_s, unsent, waits_of
+from faust_assigner.app.host.clients import faust_tps
 from faust_assigner.app.tables.write_behind import pause
 
 if TYPE_CHECKING:
@@ -50,7 +47,7 @@ class IncrementalRebalance:
 
     # -- revoked partitions
 
-    @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
+    @Service.transitions_to(PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def revoke(self, revoked: set[TP]) -> None:
         """Stop ``revoked``; finish, commit and flush its records; forget the partitions."""
         began = monotonic()
@@ -152,7 +149,7 @@ class IncrementalRebalance:
 
     # -- assigned partitions
 
-    @Service.transitions_to(CONSUMER_PARTITIONS_ASSIGNED)  # type: ignore[untyped-decorator]
+    @Service.transitions_to(PARTITIONS_ASSIGNED)  # type: ignore[untyped-decorator]
     async def assign(
         self,
         assigned: set[TP],
@@ -203,7 +200,7 @@ class IncrementalRebalance:
 
         They are read again later, from the tables' offsets.
         """
-        tps = ensure_TPset(changelogs)
+        tps = faust_tps(changelogs)
         self._consumer.pause_partitions(tps)
         self._consumer._buffered_partitions -= tps
         self._delivery.put_down(tps)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
     from rocksdict import Rdict
 
-    from faust_assigner.app.host.bases import RecoveryBase, RocksDBBase
+    from faust_assigner.app.host.table_bases import RecoveryBase, RocksDBBase
 
 logger = get_logger(__name__)
 

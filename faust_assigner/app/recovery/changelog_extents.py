@@ -11,7 +11,7 @@ from faust_assigner.app.retry import retry
 if TYPE_CHECKING:
     from faust.types.tuples import TP
 
-    from faust_assigner.app.host.bases import RecoveryBase
+    from faust_assigner.app.host.table_bases import RecoveryBase
 
 
 class ChangelogExtents:

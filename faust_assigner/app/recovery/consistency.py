@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
 
-    from faust_assigner.app.host.bases import RecoveryBase
+    from faust_assigner.app.host.table_bases import RecoveryBase
 
 logger = get_logger(__name__)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
-    from faust_assigner.app.host.bases import RecoveryBase, RocksDBBase
+    from faust_assigner.app.host.table_bases import RecoveryBase, RocksDBBase
     from faust_assigner.snapshots.manifest import Manifest
 
 logger = get_logger(__name__)

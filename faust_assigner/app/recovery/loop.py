@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mode.services import WaitArgT
     from mode.utils.times import Seconds
 
-    from faust_assigner.app.host.bases import RecoveryBase as Recovery
+    from faust_assigner.app.host.table_bases import RecoveryBase as Recovery
 else:
     from faust.tables.recovery import Recovery
 

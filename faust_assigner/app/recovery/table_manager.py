@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP, Message
 
-    from faust_assigner.app.host.bases import TablesBase as TableManager
+    from faust_assigner.app.host.table_bases import TablesBase as TableManager
     from faust_assigner.app.tables.window_closing import Closing
 else:
     from faust.tables.manager import TableManager

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from faust.types.tables import CollectionT
     from rocksdict import Rdict
 
-    from faust_assigner.app.host.bases import RocksDBBase
+    from faust_assigner.app.host.table_bases import RocksDBBase
 
 logger = get_logger(__name__)
 

@@ -17,7 +17,7 @@ from faust_assigner.app.tables.store import WriteBehindStore
 if TYPE_CHECKING:
     from faust.types.tables import CollectionT
 
-    from faust_assigner.app.host.bases import CollectionBase as Table
+    from faust_assigner.app.host.table_bases import CollectionBase as Table
 else:
     Table = object
 

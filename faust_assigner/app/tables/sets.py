@@ -20,7 +20,7 @@ from faust_assigner.app.tables.store import WriteBehindStore
 if TYPE_CHECKING:
     from faust.types.tuples import TP
 
-    from faust_assigner.app.host.bases import SetsBase as Sets
+    from faust_assigner.app.host.table_bases import SetsBase as Sets
 else:
     Sets = object
 

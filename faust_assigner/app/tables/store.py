@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from faust.types.tuples import FutureMessage
     from rocksdict import Rdict
 
-    from faust_assigner.app.host.bases import RocksDBBase as Store
+    from faust_assigner.app.host.table_bases import RocksDBBase as Store
 else:
     from faust.stores.rocksdb import Store
 

@@ -77,7 +77,8 @@ class Revoking(RepairedConsumer):
             setattr(self, book, {SOURCE: 1, OTHER: 2})
         self.first_read = {SOURCE: 1, OTHER: 8}
 
-    async def _on_partitions_revoked(self, revoked: Any) -> None:
+    async def notify(self, revoked: Any) -> None:
+        """Note the call of the app."""
         self.acts.append(("app", set(self._active_partitions), dict(self._acked)))
 
     async def commit_and_end_transactions(self) -> None:
@@ -92,7 +93,7 @@ async def test_books_are_closed_after_the_final_commit(
     """With stream_wait_empty the app makes the last commit, else the consumer does."""
     monkeypatch.setattr(commits, "traced_from_parent_span", lambda span: traced)
     consumer = Revoking(waits=waits)
-    await notify_and_commit(consumer, {SOURCE})
+    await notify_and_commit(consumer, consumer.notify, {SOURCE})
     consumer._forget({SOURCE})
     told = ("app", {OTHER}, {SOURCE: 1, OTHER: 2})
     assert consumer.acts == [told, *([] if waits else [("commit", {SOURCE: 1, OTHER: 2})])]

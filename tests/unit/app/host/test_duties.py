@@ -66,7 +66,7 @@ def test_every_method_that_hides_one_of_the_hosts_has_a_row() -> None:
 def test_every_attribute_of_the_host_that_is_given_something_of_ours_has_a_row() -> None:
     """The places are found in the source of the app's modules."""
     sites, found = [row.site for row in PUT], replacements()
-    assert len(found) > 45, "the places were found"
+    assert len(found) > 40, "the places were found"
     assert len(set(sites)) == len(sites)
     missing = sorted(found.keys() - set(sites))
     assert not missing, f"{missing}: no row in [put] of faust_assigner/app/host/duties/duties.toml"

@@ -23,7 +23,7 @@ from faust.tables.recovery import Recovery
 from faust.transport.consumer import Consumer
 from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
-from faust_assigner.app.host import bases, check
+from faust_assigner.app.host import bases, check, table_bases
 from faust_assigner.app.host.check import demand, shape_of
 from faust_assigner.app.host.page import main, page
 from faust_assigner.app.host.private_apis import PRIVATE_APIS, VERSIONS, PrivateApi
@@ -218,11 +218,11 @@ def test_the_protocols_say_what_the_host_has() -> None:
     hosts = {
         bases.ConsumerBase: HOSTS["RepairedConsumer"],
         bases.TransactionsBase: HOSTS["PartitionTransactions"],
-        bases.TablesBase: HOSTS["RecoveringTables"],
-        bases.RecoveryBase: HOSTS["RecoveryLoop"],
-        bases.RocksDBBase: HOSTS["TableStore"],
+        table_bases.TablesBase: HOSTS["RecoveringTables"],
+        table_bases.RecoveryBase: HOSTS["RecoveryLoop"],
+        table_bases.RocksDBBase: HOSTS["TableStore"],
         bases.RouterBase: HOSTS["AllowlistRouter"],
-        bases.SetsBase: HOSTS["WriteBehindSets"],
+        table_bases.SetsBase: HOSTS["WriteBehindSets"],
     }
     for protocol, (host,) in hosts.items():
         for name, said in vars(protocol).items():

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.consumer import subscription_state
+from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import KafkaError, NodeNotReadyError
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from faust_assigner.app.membership import idle
 from faust_assigner.app.membership.idle import comes_back
 from faust_assigner.app.membership.leave_request import IDLE, STOPS, LeaveGroup
 
@@ -33,6 +35,9 @@ class Coordinator:
             fetcher_idle_time=301.0,
             _fetch_count=0,
             _last_fetch_ended=1.0,
+        )
+        self._subscription.fetch_context = partial(
+            SubscriptionState.fetch_context, self._subscription
         )
 
     async def _maybe_leave_group(self) -> None:
@@ -73,7 +78,7 @@ def sent(coordinator: Any) -> tuple[str, str, str]:
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Set the clock to 500 s."""
-    monkeypatch.setattr(idle, "monotonic", lambda: 500.0)
+    monkeypatch.setattr(subscription_state, "time", SimpleNamespace(monotonic=lambda: 500.0))
     return
 
 

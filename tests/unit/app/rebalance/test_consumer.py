@@ -86,6 +86,7 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
         Host.__init__(self)
         self.rounds, self.delivery = Rounds(self.app), Delivery(self)
         self._resumed, self.first_read = asyncio.Event(), {}
+        self._app_revoked = "the app"
         self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
         self.changes = SimpleNamespace(
             begin_generation=lambda is_member: self.acts.append(("changes", is_member))
@@ -112,8 +113,8 @@ async def test_a_revocation_ends_the_generation_its_transactions_and_its_changes
     consumer.fence.lost = True
     consumer.boundaries = SimpleNamespace(abandon_open=consumer.noting("abandon"))
 
-    async def commit(revoking: Any, tps: Any) -> None:
-        assert revoking.between_generations
+    async def commit(revoking: Any, notify: Any, tps: Any) -> None:
+        assert (revoking.between_generations, notify) == (True, "the app")
         await consumer.noting("commit")(tps)
         consumer._buffered_partitions.add(STANDBY)  # as Faust may during the wait for streams
 
@@ -142,7 +143,9 @@ async def test_a_revocation_and_a_commit_are_waits_with_deadlines(
 ) -> None:
     """The wait lasts until the step has ended."""
     consumer = Consumer()
-    monkeypatch.setattr(module, "notify_and_commit", lambda _, tps: consumer.noting("commit")(tps))
+    monkeypatch.setattr(
+        module, "notify_and_commit", lambda *said: consumer.noting("commit")(said[-1])
+    )
     monkeypatch.setattr(module, "forget", lambda *_: None)
     monkeypatch.setattr(module, "discard", lambda app: None)
     await consumer.on_partitions_revoked({SOURCE})
