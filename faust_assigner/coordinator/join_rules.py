@@ -10,7 +10,7 @@ from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import JoinGroup
 from faust_assigner.coordinator.members import PARKED_DUPLICATES, Member
-from faust_assigner.coordinator.refusals import check_join, check_member
+from faust_assigner.coordinator.refusals import check_join
 from faust_assigner.coordinator.rounds import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupRounds
 from faust_assigner.coordinator.states import State
 from faust_assigner.coordinator.timers import Purpose
@@ -27,14 +27,10 @@ def join(group: GroupRounds, event: JoinGroup) -> None:
         _refuse(group, event, error)
     elif not event.member_id:
         _join_newcomer(group, event)
-    elif event.member_id in group.roster.pending and event.instance_id is None:
-        _admit(group, event, event.member_id)
+    elif event.member_id in group.roster:
+        REJOIN[group.state](group, event, group.roster[event.member_id])
     else:
-        error = check_member(group.roster, event.member_id, event.instance_id)
-        if error is not Code.NONE:
-            _refuse(group, event, error)
-        else:
-            REJOIN[group.state](group, event, group.roster[event.member_id])
+        _admit(group, event, event.member_id)
 
 
 def _join_newcomer(group: GroupRounds, event: JoinGroup) -> None:

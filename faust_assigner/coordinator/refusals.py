@@ -33,13 +33,18 @@ def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
 
 
 def check_join(group: GroupRounds, event: JoinGroup) -> Code:
-    """Check a JoinGroup, the room for its member, and the protocols in common with the members."""
+    """Check a JoinGroup, the room for its member, the protocols in common, and the member's id."""
     error = refuse_join(event, group.limits, group.group_id)
     if error is not Code.NONE:
         return error
     if not _has_room(group, event.member_id):
         return Code.GROUP_MAX_SIZE_REACHED
-    return Code.NONE if _is_compatible(group, event) else Code.INCONSISTENT_GROUP_PROTOCOL
+    if not _is_compatible(group, event):
+        return Code.INCONSISTENT_GROUP_PROTOCOL
+    is_issued = event.instance_id is None and event.member_id in group.roster.pending
+    if not event.member_id or is_issued:
+        return Code.NONE
+    return check_member(group.roster, event.member_id, event.instance_id)
 
 
 def _has_room(group: GroupRounds, member_id: str) -> bool:
