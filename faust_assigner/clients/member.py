@@ -27,6 +27,7 @@ from faust_assigner.clients.exchange import (
     GONE,
     MOVED,
     Exchange,
+    GroupRefused,
     Share,
     Strategy,
     name_of,
@@ -34,6 +35,7 @@ from faust_assigner.clients.exchange import (
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.errors import FaustAssignerError
 
+__all__ = ["GroupMember", "GroupRefused", "NotInGroup", "Share", "Strategy", "Work"]
 logger = logging.getLogger(__name__)
 
 
