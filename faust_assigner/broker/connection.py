@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from faust_assigner.broker import answering, throttle
 from faust_assigner.broker.api import CLOSE, NO_RESPONSE, Api
 from faust_assigner.broker.api.produce import PRODUCE
-from faust_assigner.broker.frames import Frames
+from faust_assigner.broker.frames import Frames, WrongSize
 from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.peer import Peer, peer_of
 from faust_assigner.broker.request_walk import LongRequest, MalformedFrame, NullArray
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Collect bytes until a frame is complete."""
         self._last_active = self._heard_at = self._loop.time()
-        self._frames.add(data)
+        self._frames += data
         self._get_on()
 
     def eof_received(self) -> bool:
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         is_busy = self._pending is not None or self.stalled_since is not None
         if not (is_busy or self._in_lane) and self._has_frame():
             self._in_lane = True
-            self._server.scheduler.wait(self, lane_of(self._frames.first_api_key))
+            self._server.scheduler.wait(self, lane_of(self._frames.first_api_key()))
         # A peer that sends faster than its frames are served must not fill the buffer.
         waits = is_busy or self._in_lane
         much = len(self._frames) > READ_AHEAD_BYTES // (2 if self._reading_paused else 1)
@@ -136,13 +136,13 @@ class Connection(asyncio.Protocol):
             self._server.hold(self, size)
 
     def _has_frame(self) -> bool:
-        size = self._frames.first_size
         largest = self._node.settings.socket_request_max_bytes
         most = largest if self.peer.is_known else min(largest, FRAME_BYTES)
-        if size is not None and not 0 < size <= most:
-            self.close("frames_refused", f"a frame of {size} bytes")
+        try:
+            return self._frames.has_whole(most, self._loop.time)
+        except WrongSize as wrong:
+            self.close("frames_refused", str(wrong))
             return False
-        return self._frames.has_whole(self._loop.time())
 
     def serve_one(self) -> None:
         """Serve one frame when the turn of this connection comes."""
@@ -167,7 +167,9 @@ class Connection(asyncio.Protocol):
         answer = None if self._previous is None else self._previous.answer_again(frame)
         if answer is None:
             return False
-        self._write([answer])
+        if self._transport is not None:
+            self._transport.write(answer)
+            self._count_unsent()
         return True
 
     def _serve(self, frame: bytes) -> None:
@@ -281,10 +283,8 @@ class Connection(asyncio.Protocol):
     def close(self, counter: str, why: str) -> None:
         """Close the connection, count and log the reason; answers written before are still delivered."""
         self._node.counters[counter] += 1
-        now = self._loop.time()
-        self._node.peer_log.say(
-            counter, now, "closed the connection of %s: %s", self.peer.address, why
-        )
+        say, now = self._node.peer_log.say, self._loop.time()
+        say(counter, now, "closed the connection of %s: %s", self.peer.address, why)
         self.finish()
 
     def finish(self) -> None:

@@ -6,61 +6,54 @@ Each frame has its size in front. All clients share one budget for bytes that ar
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
+
+from faust_assigner.errors import FaustAssignerError
 
 FRAME_SIZE: Final = struct.Struct(">i")
 P = TypeVar("P")
 
 
-class Frames:
+class WrongSize(FaustAssignerError, ValueError):
+    """A frame claims a size that no frame may have."""
+
+
+class Frames(bytearray):
     """The bytes of one connection that are not served yet."""
 
     def __init__(self, now: float) -> None:
-        self._bytes = bytearray()
+        super().__init__()
         #: Since when a frame is incomplete. The timeout of the first frame starts with the connection.
         self.incomplete_since: float | None = now
 
-    def __len__(self) -> int:
-        return len(self._bytes)
-
-    def add(self, data: bytes) -> None:
-        """Add received bytes."""
-        self._bytes += data
-
-    def clear(self) -> None:
-        """Drop all bytes."""
-        self._bytes.clear()
-
-    @property
-    def first_size(self) -> int | None:
-        """The size that the first frame claims, None while its bytes are missing."""
-        return FRAME_SIZE.unpack_from(self._bytes)[0] if len(self._bytes) >= 4 else None
-
-    @property
     def first_api_key(self) -> int:
-        """The API key of the first frame."""
-        return int.from_bytes(self._bytes[4:6], "big")
+        """Return the API key of the first frame."""
+        return int.from_bytes(self[4:6], "big")
 
-    def has_whole(self, now: float) -> bool:
-        """Whether the first frame is complete; if it is not, note since when."""
-        size = self.first_size
-        if size is not None and len(self._bytes) >= 4 + size:
-            return True
-        if self._bytes and self.incomplete_since is None:
-            self.incomplete_since = now
+    def has_whole(self, most_bytes: int, clock: Callable[[], float]) -> bool:
+        """Whether the first frame is complete; if it is not, note since when. Raises WrongSize."""
+        if len(self) >= 4:
+            (size,) = FRAME_SIZE.unpack_from(self)
+            if not 0 < size <= most_bytes:
+                raise WrongSize(f"a frame of {size} bytes")
+            if len(self) >= 4 + size:
+                return True
+        if self and self.incomplete_since is None:
+            self.incomplete_since = clock()
         return False
 
     def take(self, now: float) -> bytes:
         """Remove and return the first frame, which is complete, without its size."""
-        end = 4 + FRAME_SIZE.unpack_from(self._bytes)[0]
-        frame = bytes(memoryview(self._bytes)[4:end])
-        del self._bytes[:end]
-        self.restart_timeout(now)
+        end = 4 + FRAME_SIZE.unpack_from(self)[0]
+        frame = bytes(memoryview(self)[4:end])
+        del self[:end]
+        self.incomplete_since = now if self else None
         return frame
 
     def restart_timeout(self, now: float) -> None:
         """Count the bytes that are left as incomplete from now on."""
-        self.incomplete_since = now if self._bytes else None
+        self.incomplete_since = now if self else None
 
 
 class HeldBytes(Generic[P]):
