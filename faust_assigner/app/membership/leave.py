@@ -106,7 +106,7 @@ async def hand_over(app: AppT, seconds: float, *, retires: bool = False) -> bool
     ):
         return False
     thread = consumer._thread
-    if thread.should_stop or not app.tables.recovery.is_flowing or app._crash_reason is not None:
+    if thread.should_stop or not app.tables.recovery.is_flowing or app.crash_reason is not None:
         return False
     began = monotonic()
     if not await thread.call_thread(_ask, app, thread._consumer, retires):

@@ -27,7 +27,6 @@ from faust_assigner.settings.table import COOPERATIVE
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
-    from faust.types.assignor import PartitionAssignorT
     from faust.types.transports import ConsumerT, TransportT
     from faust.types.tuples import TP
 
@@ -115,14 +114,9 @@ class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     Workers then idle, partitions move at every change, and ``group_for_topic`` knows no topic.
     """
 
-    #: The assignor that the thread informs of revocations.
-    _assignor: PartitionAssignorT
-
     def _create_worker_consumer(self, transport: TransportT) -> AIOKafkaConsumer:
         consumer, assignor = super()._create_worker_consumer(transport), self.app.assignor
-        if self._assignor is not assignor:
-            self._assignor = assignor
-            consumer._partition_assignment_strategy = [assignor]
+        consumer._partition_assignment_strategy = [assignor]
         return consumer
 
     async def on_start(self) -> None:

@@ -49,7 +49,7 @@ class Stopped:
         )
         self.app = SimpleNamespace(
             _consumer=self.consumer,
-            _crash_reason=None,
+            crash_reason=None,
             assignor=self.assignor,
             tables=SimpleNamespace(recovery=SimpleNamespace(is_flowing=True)),
             _default_options=("shop", settings or {}),
@@ -238,7 +238,7 @@ async def test_a_worker_that_has_nothing_to_hand_over_asks_for_no_round(reason: 
     if reason == "recovering":
         it.app.tables.recovery.is_flowing = False
     elif reason == "crashed":
-        it.app._crash_reason = RuntimeError("a bug")
+        it.app.crash_reason = RuntimeError("a bug")
     elif reason == "thread":
         it.consumer._thread.should_stop = True
     elif reason == "apart":

@@ -71,21 +71,17 @@ async def test_a_client_is_guarded_once_its_parts_are_ours(
     ]
 
 
-@pytest.mark.parametrize("is_asked", [True, False])
-def test_a_client_joins_with_the_apps_assignor(
-    monkeypatch: pytest.MonkeyPatch, is_asked: bool
-) -> None:
-    """If Faust chose a different assignor, the thread reports revocations to the app's assignor."""
-    ours, theirs = object(), object()
+def test_a_client_joins_with_the_apps_assignor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without tables Faust chooses a different assignor."""
+    ours = object()
     client = SimpleNamespace(_partition_assignment_strategy="Faust's choice")
     monkeypatch.setattr(
         AIOKafkaConsumerThread, "_create_worker_consumer", lambda thread, transport: client
     )
     thread: Any = object.__new__(AssigningThread)
-    thread.app, thread._assignor = SimpleNamespace(assignor=ours), ours if is_asked else theirs
+    thread.app = SimpleNamespace(assignor=ours)
     assert thread._create_worker_consumer("transport") is client
-    assert client._partition_assignment_strategy == ("Faust's choice" if is_asked else [ours])
-    assert thread._assignor is ours
+    assert client._partition_assignment_strategy == [ours]
 
 
 async def test_the_client_of_fausts_own_consumer_keeps_its_parts() -> None:
