@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import TypeVar
 
 import aiohttp
 from yarl import URL
@@ -32,6 +33,8 @@ from faust_assigner.wire.worker_status import (
 #: File descriptors besides the workers' sockets: Kafka's, files, the terminal.
 _OTHER_FILES = 64
 
+T = TypeVar("T")
+
 
 async def ask_status(urls: Iterable[str], *, deadline_s: float) -> dict[str, Heard]:
     """Return each worker's own status."""
@@ -50,21 +53,22 @@ def _read(url: str, body: bytes) -> Heard:
 
 async def ask_peers(urls: Iterable[str], *, deadline_s: float) -> dict[str, Peers]:
     """Return each worker's list of members; workers without a list are left out."""
-    found: dict[str, Peers] = {}
-    for url, said in (await _ask_all(urls, PEERS_PATH, deadline_s=deadline_s)).items():
-        if isinstance(said, bytes):
-            with contextlib.suppress(MetadataRefused):
-                found[url] = decode_peers(said)
-    return found
+    return await _ask_documents(urls, PEERS_PATH, decode_peers, deadline_s)
 
 
 async def ask_rounds(urls: Iterable[str], *, deadline_s: float) -> dict[str, Rounds]:
     """Return the last rounds from each worker; workers without rounds are left out."""
-    found: dict[str, Rounds] = {}
-    for url, said in (await _ask_all(urls, ROUNDS_PATH, deadline_s=deadline_s)).items():
+    return await _ask_documents(urls, ROUNDS_PATH, decode_rounds, deadline_s)
+
+
+async def _ask_documents(
+    urls: Iterable[str], path: str, decode: Callable[[bytes], T], deadline_s: float
+) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for url, said in (await _ask_all(urls, path, deadline_s=deadline_s)).items():
         if isinstance(said, bytes):
             with contextlib.suppress(MetadataRefused):
-                found[url] = decode_rounds(said)
+                found[url] = decode(said)
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from faust_assigner.status.report import (
 )
 from faust_assigner.status.waiting import waits_of
 from faust_assigner.wire import join
+from faust_assigner.wire.worker_status import WorkerStatus
 
 #: Settings that may differ between workers of a group.
 _OF_WORKER = frozenset(setting.name for setting in SETTINGS if setting.of_worker)
@@ -81,12 +81,15 @@ def _copies(views: Sequence[View], ends: Mapping[Place, int]) -> dict[Place, tup
                     place = topic, number
                     copy = measured.get(place)
                     end = ends.get(place)
-                    unknown = at is None or end is None
+                    if copy is not None:
+                        lag: int | None = copy.records
+                    else:
+                        lag = None if at is None or end is None else max(0, end - at)
                     found[place].append(
                         Copy(
                             member=view.name,
                             is_warmup=is_warmup,
-                            lag=copy.records if copy else None if unknown else max(0, end - at),  # type: ignore[operator]
+                            lag=lag,
                             seconds=copy.seconds if copy else None,
                             is_measured=copy is not None,
                         )
@@ -146,8 +149,8 @@ def changelogs_of(evidence: Evidence, views: Sequence[View]) -> frozenset[str]:
     for view in views:
         if view.member.said is not None and view.member.said.is_ours:
             found |= view.member.said.changelogs
-        elif view.status is not None:
-            found |= {table.changelog for table in view.status.tables}
+        else:
+            found |= {table.changelog for table in view.tables}
         topics = {*view.member.topics, *view.actives, *view.standbys}
         found |= {t for t in topics if t.startswith(prefix) and t.endswith("-changelog")}
     return frozenset(found)
@@ -172,7 +175,7 @@ def _differences(views: Sequence[View]) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def _compared(status: Any) -> Iterator[tuple[str, str]]:
+def _compared(status: WorkerStatus) -> Iterator[tuple[str, str]]:
     yield "version of faust-assigner", status.software
     yield "version of faust-streaming", status.faust
     yield "version of aiokafka", status.aiokafka
