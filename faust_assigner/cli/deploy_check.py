@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -106,12 +106,8 @@ def deploy_check(
     ledgers: tuple[str, ...],
     restart: float | None,
     as_json: bool,
-    bootstrap: str | None,
     group_id: str,
-    config: str | None,
-    workers: tuple[str, ...],
-    web_port: int,
-    deadline: float,
+    **reach: Any,
 ) -> None:
     """Check whether WORKER can be stopped safely: a name of faust-assigner status, a URL or an instance id.
 
@@ -127,8 +123,8 @@ def deploy_check(
     budget = Budget(cold=max_cold, pause_s=max_pause, members=members)
     try:
         with reported_errors(), quiet_kafka():
-            where = where_of(bootstrap, group_id, config, workers, web_port, deadline)
-            known = _known(ledgers, group_id, restart, config)
+            where = where_of(group_id=group_id, **reach)
+            known = _known(ledgers, group_id, restart, reach["config"])
             found = asyncio.run(_until_safe(where, question, budget, known, wait, every))
     except SystemExit:
         raise SystemExit(CANNOT_TELL) from None

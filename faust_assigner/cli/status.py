@@ -8,7 +8,7 @@ import gc
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,16 +44,12 @@ if TYPE_CHECKING:
 )
 def status(
     saved: Path | None,
-    bootstrap: str | None,
     group_id: str | None,
-    config: str | None,
-    workers: tuple[str, ...],
-    web_port: int,
-    deadline: float,
     with_partitions: bool,
     watch: bool,
     every: float,
     as_json: bool,
+    **reach: Any,
 ) -> None:
     """Show the current state of a group of Faust workers.
 
@@ -62,7 +58,7 @@ def status(
     coordinator and the workers' web servers. The command works during a rebalance, and without an answer from
     the leader or other workers.
     """
-    check_source(saved, group_id, bootstrap, config, workers)
+    check_source(saved, group_id, reach["bootstrap"], reach["config"], reach["workers"])
     if saved is not None and watch:
         raise click.UsageError("--from FILE shows a single look; remove --watch")
     with reported_errors(), quiet_kafka():
@@ -70,7 +66,7 @@ def status(
         if saved is not None:
             _show_saved(saved, with_partitions, as_json)
             return
-        where = where_of(bootstrap, group_id or "", config, workers, web_port, deadline)
+        where = where_of(group_id=group_id or "", **reach)
         if not watch:
             _show(asyncio.run(_look(where)), with_partitions, as_json)
             return
@@ -98,7 +94,9 @@ async def _look(where: Where) -> Report:
 
 def _show(report: Report, with_partitions: bool, as_json: bool) -> None:
     if as_json:
-        click.echo(_as_json(report))
+        from faust_assigner.wire.documents import dumps
+
+        click.echo(dumps(report))
         return
     from faust_assigner.status.render import render
 
@@ -116,12 +114,6 @@ def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
             f"saved at {taken:%Y-%m-%d %H:%M:%S} UTC in {saved}; this is not the current state"
         )
     _show(report, with_partitions, as_json)
-
-
-def _as_json(report: Report) -> str:
-    from faust_assigner.wire.documents import dumps
-
-    return dumps(report)
 
 
 async def _watch(where: Where, every: float, with_partitions: bool, as_json: bool) -> None:
