@@ -29,7 +29,7 @@ from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Onward, Pr
 _FURTHEST = 1 << 48
 #: The maximum number of records between an owner's report and its log end. A position further on belongs
 #: to a different log (files of a recreated topic) or is false.
-_SINCE_TOLD = 100_000
+_PLAUSIBLE_GROWTH = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Progress:
         lag, from_nothing = np.zeros((2, number.size), dtype=np.int64)
         for topic in self.layout.groups[g].changelogs:
             end, at = self._at(topic, number, owner), self._at(topic, number, member)
-            at[_is_beyond(at, end)] = 0
+            at[_is_beyond_log_end(at, end)] = 0
             lag += np.maximum(end - at, 0)
             np.maximum(from_nothing, end, out=from_nothing, where=at == 0)
         measured = self.tells[member] & self.tells[owner]
@@ -111,7 +111,7 @@ class Progress:
             for topic in group.changelogs if last > first else ():
                 end = self._at(topic, number, owner)
                 at = self._at(topic, number, self.previous.copy_member[first:last])
-                if beyond := int(np.count_nonzero(_is_beyond(at, end) & (end > 0))):
+                if beyond := int(np.count_nonzero(_is_beyond_log_end(at, end) & (end > 0))):
                     found[topic] = beyond
         return found
 
@@ -254,9 +254,9 @@ class Progress:
         return warmup
 
 
-def _is_beyond(position: Ints, end: Ints) -> Bools:
+def _is_beyond_log_end(position: Ints, end: Ints) -> Bools:
     """Return bool[K]: whether a position is beyond the log's reported end plus plausible growth."""
-    beyond: Bools = position > end + _SINCE_TOLD
+    beyond: Bools = position > end + _PLAUSIBLE_GROWTH
     return beyond
 
 

@@ -44,7 +44,7 @@ class _Search:
         self.potential = np.concatenate((flow.of_group, flow.of_member, [0]))
 
     def shortest_paths(self) -> None:
-        """Lower the potentials until the nearest deficit is reachable at reduced cost zero."""
+        """Lower the potentials by Dijkstra until the path to the nearest deficit has reduced cost zero."""
         size = self.sink + 1
         distance = np.full(size, FAR, dtype=np.int64)
         distance[self.excess > 0] = 0

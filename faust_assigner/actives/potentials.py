@@ -57,8 +57,8 @@ def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
     cheapest = np.where(t.allowed, level, FAR).min(axis=1)
     tight = t.allowed & (level == cheapest[:, None])
     of_group, of_member = _scale_duals(t.supply.astype(np.float64), load, tight)
-    # Whole numbers, even for groups and odd for members: then nearly every cell is a tie
-    # between two values, and ties even out groups and members without a search.
+    # Round the potentials of groups to even and of members to odd whole numbers. Most cells then have
+    # two equally cheap counts; choosing between them evens out the loads without a search.
     member = -d.load * level - d.group * (2 * np.rint(of_member).astype(np.int64) + 1)
     group = -d.load * cheapest - d.group * 2 * np.rint(of_group + 0.5).astype(np.int64)
     return group, member

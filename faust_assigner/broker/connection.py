@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from faust_assigner.broker import answering, throttle
 from faust_assigner.broker.api import CLOSE, NO_RESPONSE, Api
 from faust_assigner.broker.api.produce import PRODUCE
-from faust_assigner.broker.frames import Frames, WrongSize
+from faust_assigner.broker.frames import FrameBuffer, WrongSize
 from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.peer import Peer, peer_of
 from faust_assigner.broker.request_walk import LongRequest, MalformedFrame, NullArray
@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
         self.is_closing = False  # whether the connection ends and serves no further frame
         self.stalled_since: float | None = None  # None while the peer reads its answers
         now = self._loop.time()
-        self._frames = Frames(now)
+        self._frames = FrameBuffer(now)
         self._last_active = self._heard_at = self._connected_at = now
         self.unsent = 0  # bytes of answers that the peer has not read
         self._held = 0

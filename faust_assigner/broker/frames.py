@@ -19,7 +19,7 @@ class WrongSize(FaustAssignerError, ValueError):
     """A frame claims a size that no frame may have."""
 
 
-class Frames(bytearray):
+class FrameBuffer(bytearray):
     """The bytes of one connection that are not served yet."""
 
     def __init__(self, now: float) -> None:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 SLICE_S: Final = 0.0005  # per lane in one turn of the loop
 
-QUESTIONS, WORK, BEATS = range(3)  # lanes, in the order of a turn
+QUESTIONS, WORK, BEATS = range(3)  # the lanes, in the order in which a turn serves them
 _LANES: Final[Mapping[int, int]] = {
     **dict.fromkeys(
         (0, 1, 2, 8, 9, 11, 13, 14, 22, 24, 25, 26, 28), WORK

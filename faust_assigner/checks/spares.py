@@ -13,7 +13,7 @@ from faust_assigner.model import NOBODY
 
 
 def read_standbys(case: Case, plan: Answer) -> Generator[Violation, None, dict[Task, list[int]]]:
-    """Return the standbys of each task with warm-ups, and a violation for each invalid standby."""
+    """Return each task's standbys, warm-ups included; yield a violation for each invalid standby."""
     held: dict[str, list[list[int]]] = {
         t: [[] for _ in range(unit.count)] for unit in case.units for t in unit.changelogs
     }

@@ -13,8 +13,9 @@ from faust_assigner.model import NOBODY, Member
 from faust_assigner.warmup import WarmupPolicy
 
 Task = tuple[int, int]
-#: The plausible number of records between an owner's report and its log end. No copy is further ahead.
-SINCE_TOLD = 100_000
+#: The most records that a log may grow between its owner's report and a copy's report. A copy that is
+#: further beyond the reported end is not believed.
+PLAUSIBLE_GROWTH = 100_000
 
 
 class Waiting:
@@ -41,7 +42,7 @@ class Waiting:
         behind = 0
         for t in self.units[u].changelogs:
             end, at = self._at(owner, t, p), self._at(m, t, p)
-            at = 0 if at > end + SINCE_TOLD else at
+            at = 0 if at > end + PLAUSIBLE_GROWTH else at
             behind += max(0, end - at)
             if at == 0 and end > self.policy.acceptable_from_nothing:
                 return True

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     name, *options = arguments
     command: click.Command = getattr(importlib.import_module(JOBS[name]), name)
     try:
-        # Without a master of ours the session takes the one that spark-submit was given.
+        # With an empty --master the session uses the master of the spark-submit command.
         command.main(options, prog_name=name, default_map={"master": ""})
     except SystemExit as end:
         return int(end.code or 0)

@@ -102,7 +102,7 @@ def _arguments(name: str, entry: Mapping[str, Any]) -> list[str]:
                 found += [f"--{option}", str(each)]
             else:
                 raise click.UsageError(
-                    f"{name}.{option}: {each!r} is no text, number or truth value"
+                    f"{name}.{option}: {each!r} must be a string, a number or a boolean"
                 )
     return found
 

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 @click.option("--replicas", default="0,1,2", show_default=True, help="Numbers of standbys to try.")
 @click.option("--members", default="3:6", show_default=True, help="Workers at the start, from:to.")
 @click.option("--partitions", default="12:36", show_default=True, help="Tasks of a fleet, from:to.")
-@click.option("--racks", default="1,3", show_default=True, help="Numbers of racks to draw from.")
+@click.option(
+    "--racks", default="1,3", show_default=True, help="Numbers of racks; each fleet draws one."
+)
 @click.option(
     "--session-timeout",
     type=Number(min=1),

@@ -148,7 +148,8 @@ class GroupMember:
         share = self._share
         code = None if share is None else await self._exchange.beat(share, self._session_s / 3)
         if code not in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
-            raise NotInGroup(f"{self._exchange.member_id or 'no member yet'}: {name_of(code)}")
+            member = self._exchange.member_id or "(without an id)"
+            raise NotInGroup(f"member {member} is not in the group: {name_of(code)}")
 
     # -- rounds ------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ def _static_saved(
     error: Code,
 ) -> None:
     if event.token not in member.join_tokens:
-        return  # a concurrent rebalance has answered, or will answer
+        return  # a concurrent rebalance has answered this JoinGroup, or will answer it
     group.roster.park(member, ())
     if error is not Code.NONE:
         _put(group, member, before)

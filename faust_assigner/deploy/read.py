@@ -99,7 +99,7 @@ def _check_known(evidence: Evidence, views: Sequence[View], settings: Mapping[st
         raise NotKnown(f"members without this package: {listed(others)}")
     unread = [view.name for view in views if view.member.given is None]
     if unread:
-        raise NotKnown(f"the assignment is unreadable of {listed(unread)}")
+        raise NotKnown(f"the assignments of these members are unreadable: {listed(unread)}")
     if "table_standby_replicas" not in settings:
         raise NotKnown("no worker answered, so the number of standbys is unknown")
     if not evidence.ends:

@@ -72,7 +72,9 @@ def load(name: str) -> AppFacts:
         except Exception as error:
             raise AppNotLoaded(f"-A {name}: {type(error).__name__}: {error}") from error
         except SystemExit as error:
-            raise AppNotLoaded(f"-A {name}: its module ends the process: {error}") from error
+            raise AppNotLoaded(
+                f"-A {name}: importing its module calls sys.exit: {error}"
+            ) from error
         return facts_of(app)
 
 

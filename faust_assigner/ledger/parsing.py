@@ -154,7 +154,7 @@ def _read_string(value: object) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise _WrongTypeError("has the wrong type: a lone surrogate, expected text") from None
+            raise _WrongTypeError("is not valid Unicode: the string has a lone surrogate") from None
     return value
 
 

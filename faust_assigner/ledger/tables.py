@@ -16,7 +16,7 @@ BOOLEAN: Final = "boolean"
 TIMESTAMP: Final = "timestamp"
 STRING_MAP: Final = "map<string,string>"
 STRUCTS: Final = "array<struct>"
-#: The key in a decision's config for the weightless topics, separated by blanks.
+#: A key of a decision's ``config``. Its value is the names of the weightless topics, separated by spaces.
 WEIGHTLESS: Final = "weightless"
 
 

@@ -94,7 +94,7 @@ def _key(field: str) -> str:
 #: Field -> setting, under its key in the metadata.
 SETTINGS: Final = declared_in(Settings, _key)
 KEYS: Final = {setting.name: field for field, setting in SETTINGS.items()}
-#: Keys for KEDA's own client, which KEDA sends along.
+#: Keys of the trigger that configure KEDA's gRPC client. KEDA sends them in the metadata; they are ignored.
 KEDA_KEYS: Final = frozenset(
     {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
 )

@@ -100,7 +100,7 @@ class PemFiles:
         except (OSError, ConfigError) as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                log.warning("%s goes on with its last certificates: %s", self.user, error)
+                log.warning("%s keeps its previous certificates: %s", self.user, error)
             return None
         self._complaint = ""
         log.info("a file of %s has changed: new connections of %s use it", self.flags, self.user)

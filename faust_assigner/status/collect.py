@@ -34,7 +34,7 @@ from faust_assigner.wire.worker_status import Peer, RoundTold
 TRIES, BETWEEN_S = 5, 0.3
 #: The number of threads that resolve host names.
 MOST_LOOKUPS = 128
-#: The time limit of the coordinator, over all retries, in seconds.
+#: The time limit for the answers of the group's coordinator, all retries included, in seconds.
 GROUP_S = 20.0
 
 T = TypeVar("T")

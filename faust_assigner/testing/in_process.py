@@ -168,7 +168,7 @@ class InProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether its app runs, or is frozen."""
+        """Whether the worker has started and not ended; a frozen worker is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     @property

@@ -22,7 +22,7 @@ class Member(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it runs, or is frozen."""
+        """Whether the worker has started and not ended; a frozen worker is alive."""
 
     def check(self) -> None:
         """Raise the worker's own error, if any. An end ordered by the test is no error."""

@@ -91,7 +91,9 @@ def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
         if stream.unconsumed_tail:
             more = stream.decompress(stream.unconsumed_tail, 1)
         if more or not stream.eof:
-            raise MetadataRefused(f"cut off, or unpacks to more than {limit} bytes")
+            raise MetadataRefused(
+                f"the zlib data is cut off, or unpacks to more than {limit} bytes"
+            )
     return plain
 
 

@@ -20,8 +20,9 @@ class PrivateApi(NamedTuple):
 
     ``owner`` is ``module`` or ``module:Class``. ``shape`` is a signature, ``property``, ``class
     attribute``, or ``set in METHOD``. A signature has names, kinds and ``=`` for a default; a
-    coroutine's begins with ``async``. ``parts`` are the installers that need the name; ``stock`` is
-    no installer. ``test`` is the test that fails if the meaning of the name changes.
+    coroutine's begins with ``async``. ``parts`` are the installers that need the name, or ``stock``
+    if only the comparison with Faust's own assignor needs the name. ``test`` is the test that fails
+    if the meaning of the name changes.
     """
 
     owner: str
@@ -39,5 +40,5 @@ def _rows() -> Iterator[PrivateApi]:
             yield PrivateApi(owner, name, shape, tuple(parts.split()), why, test)
 
 
-#: The rows of one owner follow each other.
+#: Sorted by owner: the names of one module or class are adjacent.
 PRIVATE_APIS: Final = tuple(_rows())

@@ -37,7 +37,7 @@ class _File:
 def page(folder: Path, group_id: str, cursor: str = "") -> LedgerPage:
     """The newest decisions, placements and recoveries of a group, or rows older than ``cursor``.
 
-    The samples of partitions are left out. Blocks; cost: at most ``READ_BYTES`` are read. With an
+    The samples of partitions are left out. Blocks the thread and reads at most ``READ_BYTES``. With an
     unknown cursor, such as the cursor of a deleted file, the remaining files are read.
     """
     files = _newest_first(folder)

@@ -75,7 +75,10 @@ class TopicSetup:
             error = for_code(code)
             # A different worker may have made the topic in the meantime.
             if code and error is not TopicAlreadyExistsError:
-                raise error(f"it is not there and cannot be created: {words[0] if words else ''}")
+                raise error(
+                    f"topic {self.topic} does not exist and cannot be created: "
+                    f"{words[0] if words else ''}"
+                )
 
 
 async def _topic_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:

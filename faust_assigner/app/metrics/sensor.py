@@ -39,8 +39,8 @@ LOOK_S, ASK_S = 1.0, 5.0
 #: Seconds between two requests if neither an exporter nor a tool uses the answers. An answer gives
 #: the end of a changelog; only with earlier answers is the age of a copy's lag known.
 IDLE_ASK_S = 30.0
-#: Seconds that a request for the document waits for the broker's answer, and seconds for which the
-#: worker then goes on asking the broker.
+#: A request for the document waits for the broker's answer for the first number of seconds. After the
+#: request, the worker asks the broker every ``ASK_S`` for the second number of seconds.
 DOCUMENT_ASK_S, WATCHED_S = 1.0, 60.0
 #: Failed readings in a row that the last readings replace: a rebalance may disturb a reading.
 BRIDGED_LOOKS = 5

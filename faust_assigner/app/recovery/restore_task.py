@@ -66,7 +66,7 @@ class Restored:
     ended: float
     start_offset: int
     end_offset: int
-    #: Bytes of snapshot files taken, 0 otherwise.
+    #: Bytes of the snapshot files that were downloaded; 0 without a snapshot.
     bytes: int
     #: Changelog offsets passed in batches, after the snapshot or the local files.
     replayed: int = 0

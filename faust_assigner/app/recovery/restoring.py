@@ -134,7 +134,9 @@ class BatchedRestore:
         try:
             await working
         except Exception:
-            logger.exception("Could not restore in batches or from snapshots; tables are replayed")
+            logger.exception(
+                "Could not restore in batches or from snapshots; Faust replays the tables"
+            )
             for tp in sorted(ours):
                 self._progress.finish(tp)  # Faust's loop does not report a standby's progress
                 yield tp

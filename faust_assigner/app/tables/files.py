@@ -217,7 +217,7 @@ class TableStore(WriteBehindStore):
         return True
 
     def flush(self, partition: int) -> None:
-        """Write the changes that count; after a failure the recovery begins again, then flushes."""
+        """Write the committed changes; after a failure the recovery begins again, then flushes."""
         try:
             super().flush(partition)
         except Exception as error:

@@ -50,7 +50,7 @@ def partitions_in_scope(store: WriteBehindStore, key: bytes) -> Sequence[int] | 
         return None
     partitions = scope.partitions_for(store, key)
     if partitions is not None and not all(partition in store._dbs for partition in partitions):
-        raise NotHere("the key's partition is not open here")
+        raise NotHere("this worker has not opened the key's partition")
     return partitions
 
 

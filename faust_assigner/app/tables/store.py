@@ -153,7 +153,7 @@ class WriteBehindStore(Store):
                 self.flushing.soon(partition)
 
     def flush(self, partition: int) -> None:
-        """Write the changes that count, with the changelog offset, unless flushing is paused."""
+        """Write the acknowledged and committed changes, with their offset, unless flushing is paused."""
         overlay = self.overlays.get(partition)
         if overlay is not None and overlay.is_out_of_order:
             # Changes may have been read back before their acknowledgements came.

@@ -42,7 +42,7 @@ class Follower:
         return self._thread.is_alive()
 
     def close(self, wait_s: float = 0.0) -> bool:
-        """End the tasks, the sockets and the thread; return whether it ended within ``wait_s``."""
+        """End the tasks, the sockets and the thread; return whether the thread ended within ``wait_s``."""
         with contextlib.suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self._closing.set)
         if wait_s and self._thread is not threading.current_thread():

@@ -102,12 +102,12 @@ class TopicSource:
             records = _newest_of([*records, *await self._received(consumer, poll_s)])
         if not records:
             return NoWeights(f"topic {self.topic} has no record of group {self.group_id!r}")
-        return self._document(records[0])
+        return self._document_or_error(records[0])
 
     async def _newest(self, consumer: AIOKafkaConsumer, poll_s: float) -> Found:
         """Return the group's last record received within ``poll_s``; None without a record."""
         records = _newest_of(await self._received(consumer, poll_s))
-        return self._document(records[0]) if records else None
+        return self._document_or_error(records[0]) if records else None
 
     async def _received(
         self, consumer: AIOKafkaConsumer, poll_s: float
@@ -117,7 +117,9 @@ class TopicSource:
         key = self.group_id.encode()
         return [record for batch in batches.values() for record in batch if record.key == key]
 
-    def _document(self, record: ConsumerRecord[bytes, bytes]) -> bytes | FaustAssignerError:
+    def _document_or_error(
+        self, record: ConsumerRecord[bytes, bytes]
+    ) -> bytes | FaustAssignerError:
         value: bytes | None = record.value
         if value is None:
             return NoWeights(f"the weights of {self.group_id!r} were withdrawn")

@@ -87,7 +87,7 @@ class GroupBooks:
         try:
             self._store.write(pairs)
         except StoreFailed as error:
-            logger.error("offsets of group %s could not be stored: %s", group_id, error)
+            logger.error("Could not store offsets of group %s: %s", group_id, error)
             return False
         return True
 

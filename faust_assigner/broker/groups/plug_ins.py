@@ -32,12 +32,12 @@ def load_plug_ins(places: Mapping[str, str]) -> None:
         if not callable(function):
             raise ConfigError(f"assignor {name}: {place!r} is no function")
         try:
-            register(name, _Checked(name, place, function))
+            register(name, _CheckedAssignor(name, place, function))
         except ValueError as error:
             raise ConfigError(str(error)) from None
 
 
-class _Checked:
+class _CheckedAssignor:
     """An assignor whose targets are checked; equal for the same name and place."""
 
     def __init__(self, name: str, place: str, assign: Assign) -> None:
@@ -81,7 +81,7 @@ class _Checked:
             )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Checked) and self._same == other._same
+        return isinstance(other, _CheckedAssignor) and self._same == other._same
 
     def __hash__(self) -> int:
         return hash(self._same)

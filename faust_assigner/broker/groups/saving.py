@@ -37,7 +37,7 @@ class GroupSaver:
         size = max(sizes, default=0)
         if size > self.max_record_bytes:
             logger.warning(
-                "group %s: its record has %d bytes, message.max.bytes is %d",
+                "Could not store group %s: its record has %d bytes, message.max.bytes is %d",
                 group_id,
                 size,
                 self.max_record_bytes,
@@ -46,7 +46,7 @@ class GroupSaver:
         try:
             self.store.write(puts, deletes)
         except StoreFailed as error:
-            logger.error("group %s could not be stored: %s", group_id, error)
+            logger.error("Could not store group %s: %s", group_id, error)
             return Code.NOT_COORDINATOR
         return Code.NONE
 

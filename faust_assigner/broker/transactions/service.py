@@ -95,12 +95,12 @@ class TransactionService:
         try:
             self._carry_out(decision, decision.transaction)
         except StoreFailed as failed:
-            logger.error("transaction of %r could not be stored: %s", transactional_id, failed)
+            logger.error("Could not store the transaction of %r: %s", transactional_id, failed)
             return Code.COORDINATOR_NOT_AVAILABLE
         return decision.error
 
     def touched(self, transactional_id: str) -> tuple[tuple[Topic, PartitionLog], ...]:
-        """Return the partitions in which the last transaction ended, until :meth:`flushed`."""
+        """Return the partitions with an end marker of the last transaction; empty after :meth:`flushed`."""
         return self._unflushed.get(transactional_id, ())
 
     def flushed(self, transactional_id: str) -> None:
@@ -187,7 +187,8 @@ class TransactionService:
         """Forget ids unused for ``retention_ms``; yield 1 for each forgotten id, 0 for each kept one."""
         idle_since = self._clock() - retention_ms
         for transactional_id in list(self._known):
-            found = self._known.get(transactional_id)  # requests may run between two ids
+            # Between two yields the caller serves requests, which may change or delete this id.
+            found = self._known.get(transactional_id)
             if found is None or found.state is State.ONGOING or found.updated_ms > idle_since:
                 yield 0
             else:

@@ -21,7 +21,9 @@ ASSIGNORS: Final[dict[str, Assign]] = {
 def register(name: str, assign: Assign) -> None:
     """Add an assignor of another package. Raises ValueError if the name has another function."""
     if ASSIGNORS.setdefault(name, assign) != assign:
-        raise ValueError(f"assignor {name} is another function in this process")
+        raise ValueError(
+            f"assignor {name} is already registered in this process with a different function"
+        )
 
 
 def compute(spec: GroupSpec) -> Target:

@@ -54,8 +54,9 @@ class Quality:
     days: int
     first_day: str | None
     last_day: str | None
-    #: The number of days without any line between the first and the last day; the newest of them.
+    #: The number of days without any line between the first and the last day.
     days_missing: int
+    #: The newest of the days without a line, at most ``DAYS_NAMED``.
     missing: tuple[str, ...]
     days_in_future: int
     newest_line: datetime | None

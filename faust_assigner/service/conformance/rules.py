@@ -24,7 +24,7 @@ PATIENCE_S: Final = 20.0
 QUIET_S: Final = 1.0
 
 
-class Broken(Exception):
+class RuleBroken(Exception):
     """The client has broken the rule."""
 
 
@@ -70,11 +70,11 @@ class Stage:
         )
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds. Raises Broken after the time limit."""
+        """Wait until the condition holds. Raises RuleBroken after the time limit."""
         try:
             await until(holds, self.patience_s, what)
         except Timeout as error:
-            raise Broken(f"expected: {error}") from None
+            raise RuleBroken(f"expected: {error}") from None
 
     def written(self, number: int, since: float) -> list[Work]:
         """Return the client's writes to a partition since a time, by the writes' own times."""
@@ -82,9 +82,9 @@ class Stage:
         return [one for one in self.subject.work if one.partition == mine and one.when >= since]
 
     def check(self, holds: object, what: str) -> None:
-        """Raise Broken if the condition does not hold."""
+        """Raise RuleBroken if the condition does not hold."""
         if not holds:
-            raise Broken(what)
+            raise RuleBroken(what)
 
 
 async def says_who_it_is(stage: Stage) -> None:
@@ -293,6 +293,6 @@ async def broken(rule: str, start: Start, *, patience_s: float = PATIENCE_S) -> 
     stage = Stage(start, Part(), f"conformance-{rule}", patience_s=patience_s)
     try:
         await RULES[rule](stage)
-    except Broken as error:
+    except RuleBroken as error:
         return str(error)
     return ""

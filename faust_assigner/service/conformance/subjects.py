@@ -94,7 +94,10 @@ def process_of(command: Sequence[str]) -> Start:
             await _stopped(process)
             await reading
         if subject.wrong:
-            raise ValueError(f"not WORK TOPIC PARTITION EPOCH SECONDS: {subject.wrong[0]!r}")
+            raise ValueError(
+                "expected WORK TOPIC PARTITION EPOCH SECONDS from the client's process, "
+                f"got {subject.wrong[0]!r}"
+            )
 
     return started
 

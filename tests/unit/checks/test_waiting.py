@@ -8,7 +8,7 @@ import pytest
 
 from faust_assigner import Member
 from faust_assigner.checks.reading import units_of
-from faust_assigner.checks.waiting import SINCE_TOLD, Waiting
+from faust_assigner.checks.waiting import PLAUSIBLE_GROWTH, Waiting
 from faust_assigner.model import NOBODY
 from faust_assigner.warmup import WarmupPolicy
 
@@ -43,8 +43,8 @@ def waiting(
         (END, False),
         (END - 100, False),
         (END - 101, True),
-        (END + SINCE_TOLD, False),
-        (END + SINCE_TOLD + 1, True),
+        (END + PLAUSIBLE_GROWTH, False),
+        (END + PLAUSIBLE_GROWTH + 1, True),
         (0, True),
         (None, False),
     ],

@@ -32,7 +32,7 @@ def view(name: str, said: Any = OURS, given: Any = "given") -> Any:
         ([], True, "the group has no members"),
         ([view("a")], False, "the group is in state Odd, a rebalance is in progress"),
         ([view("b", STOCK), view("a", None), view("c")], True, "without this package: a, b$"),
-        ([view("b", given=None), view("a"), view("c", given=None)], True, "unreadable of b, c$"),
+        ([view("b", given=None), view("a"), view("c", given=None)], True, "unreadable: b, c$"),
         ([view("a")], True, "no worker answered"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_failure_for_good_goes_before_trying_again(
         ("[histroy]\n", "no section is called 'histroy'"),
         (HISTORY + "evry = 5\n", "No such option: --evry"),
         (HISTORY.replace("out", "# out"), "Missing option '--out'"),
-        (HISTORY + "since = {a = 1}\n", "no text, number or truth value"),
+        (HISTORY + "since = {a = 1}\n", "must be a string, a number or a boolean"),
         ("x = 1\n", "[pipeline] has no option 'x'"),
         ("[history\n", "pipeline.toml"),
     ],

@@ -91,7 +91,7 @@ def test_a_certificate_without_its_key_yet_is_not_taken(
     two = authority.sign("two")
     shutil.copy(two.cert, pair.cert)
     assert (certificates.changed(), certificates.changed()) == (None, None)
-    assert caplog.text.count("goes on with its last certificates") == 1
+    assert caplog.text.count("keeps its previous certificates") == 1
     shutil.copy(two.key, pair.key)
     assert certificates.changed() is not None
     assert certificates.changed() is None

@@ -240,7 +240,7 @@ async def test_a_wrong_line_of_a_process_is_an_error_at_its_end(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", create)
     started = subjects.process_of(["x"])("h:1", "c")
     subject = await started.__aenter__()
-    with pytest.raises(ValueError, match="not WORK TOPIC PARTITION EPOCH SECONDS") as error:
+    with pytest.raises(ValueError, match="expected WORK TOPIC PARTITION EPOCH SECONDS") as error:
         await started.__aexit__(None, None, None)
     assert str(error.value).endswith(repr(line.decode().rstrip()))
     assert [one.when for one in subject.work] == [0.5, 0.75]
