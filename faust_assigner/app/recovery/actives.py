@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faust.tables.recovery import RecoveryStats
 
 from faust_assigner.app.recovery.callbacks import RecoverCallbacks, call_callbacks, is_overridden
-from faust_assigner.app.recovery.order import chunks, ready_sources
 from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables import windowed_tables as windows
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 #: The consumer may be silent during a restore: Faust's loop takes over after half of
 #: max.poll.interval.
 SILENT_SHARE = 0.5
+#: Tasks with at most this many records are restored together: a batch costs more than its records.
+FEW_RECORDS = 2_000
 #: Seconds between two checks of a replay by Faust's loop.
 LOOK_S = 0.01
 
@@ -198,3 +199,40 @@ class ActiveRestore:
         """Restored partitions of tables whose callbacks run; their sources are not processed yet."""
         of, running = self._recovery.tables._changelogs, self.callbacks.running
         return {tp for tp in self.complete if of[tp.topic] in running}
+
+
+def chunks(left: Mapping[TP, int], alone: Collection[str] = ()) -> Iterator[frozenset[TP]]:
+    """Sets of changelog partitions that are restored together, in the order to restore them.
+
+    ``left`` maps each partition to the number of records that its table lacks. Partitions of one
+    number make up a task and are restored together. First come the tables that every stream may
+    read (their topics are ``alone``), then the complete tasks. Tasks with at most ``FEW_RECORDS``
+    records follow, then the rest one task at a time, the fewest records first.
+    """
+    everybody = frozenset(tp for tp in left if tp.topic in alone)
+    if everybody:
+        yield everybody
+    by_number: dict[int, set[TP]] = {}
+    for tp in left.keys() - everybody:
+        by_number.setdefault(tp.partition, set()).add(tp)
+    lacking = {number: sum(max(0, left[tp]) for tp in tps) for number, tps in by_number.items()}
+    ready = [number for number, records in lacking.items() if not records]
+    few = [number for number, records in lacking.items() if 0 < records <= FEW_RECORDS]
+    many = sorted((records, number) for number, records in lacking.items() if records > FEW_RECORDS)
+    for numbers in (ready, few, *([number] for _, number in many)):
+        if numbers:
+            yield frozenset(tp for number in numbers for tp in by_number[number])
+
+
+def ready_sources(
+    sources: Collection[TP], pending: Collection[TP], alone: Collection[str] = ()
+) -> set[TP]:
+    """The ``sources`` whose tables are restored; ``pending`` changelog partitions are not restored.
+
+    A stream reads its own partition number of each table, and all numbers of tables whose
+    changelogs are ``alone``.
+    """
+    if any(tp.topic in alone for tp in pending):
+        return set()
+    numbers = {tp.partition for tp in pending}
+    return {tp for tp in sources if tp.partition not in numbers}

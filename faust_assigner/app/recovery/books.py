@@ -119,10 +119,10 @@ class RoundBooks:
         """Open the databases of ``tps``; note the offsets of those opened anew once more."""
         recovery = self._recovery
         anew = await recovery.databases.open_all(tps, recovery.sleep, lambda: recovery.should_stop)
-        for here, offsets in (
-            (recovery.active_tps, recovery.active_offsets),
-            (recovery.standby_tps, recovery.standby_offsets),
+        for here, offsets, add in (
+            (recovery.active_tps, recovery.active_offsets, recovery.add_active),
+            (recovery.standby_tps, recovery.standby_offsets, recovery.add_standby),
         ):
             for tp in sorted(here & anew):
                 offsets.pop(tp, None)
-                recovery._add(recovery.tp_to_table[tp], tp, offsets)
+                add(recovery.tp_to_table[tp], tp)

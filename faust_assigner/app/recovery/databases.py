@@ -6,7 +6,16 @@ A database that cannot be written or opened is *doubtful*: it may lack records t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -17,6 +26,7 @@ from faust_assigner.app.recovery.callbacks import is_overridden
 from faust_assigner.app.retry import RateLimitedLog, pause_s
 from faust_assigner.app.tables.disk import is_writable, store_of
 from faust_assigner.app.tables.files import TableStore, close_all, open_for_streams
+from faust_assigner.app.tables.storage_errors import is_storage_error
 
 if TYPE_CHECKING:
     from faust.app import App
@@ -38,6 +48,17 @@ class TableDatabases:
     def doubt(self, tps: Iterable[TP]) -> None:
         """Note that the databases of ``tps`` may lack records that count as read."""
         self.doubtful |= frozenset(tps)
+
+    @contextmanager
+    def opened_later(self, tp: TP, offsets: MutableMapping[TP, int | None]) -> Iterator[None]:
+        """Let the block fail to open the database of ``tp``: it is opened and read later."""
+        try:
+            yield
+        except Exception as error:
+            if not is_storage_error(error):
+                raise
+            offsets.setdefault(tp, None)
+            self.doubt({tp})
 
     # -- a round
 

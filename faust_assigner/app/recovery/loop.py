@@ -7,7 +7,7 @@ Its parts: the tables' databases (``databases.py``), the comparison of tables wi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from faust_assigner.app.tables.storage_errors import is_storage_error
 if TYPE_CHECKING:
     from faust.types.events import EventT
     from faust.types.tables import CollectionT
-    from faust.types.tuples import TP, Message
+    from faust.types.tuples import TP
     from mode.services import WaitArgT
     from mode.utils.times import Seconds
 
@@ -81,15 +81,15 @@ class RecoveryLoop(Recovery):
         """Whether its database may lack records that count as read; it is opened and read anew."""
         return tp in self.databases.doubtful
 
-    def _add(self, table: CollectionT, tp: TP, offsets: MutableMapping[TP, int | None]) -> None:
+    def add_active(self, table: CollectionT, tp: TP) -> None:
         """Note the partition, and the offset in its database if the database can be opened."""
-        try:
-            super()._add(table, tp, offsets)
-        except Exception as error:
-            if not is_storage_error(error):
-                raise
-            offsets.setdefault(tp, None)
-            self.databases.doubt({tp})
+        with self.databases.opened_later(tp, self.active_offsets):
+            super().add_active(table, tp)
+
+    def add_standby(self, table: CollectionT, tp: TP) -> None:
+        """Note the partition, and the offset in its database if the database can be opened."""
+        with self.databases.opened_later(tp, self.standby_offsets):
+            super().add_standby(table, tp)
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_standbys_on_disk(self) -> None:
@@ -175,7 +175,7 @@ class RecoveryLoop(Recovery):
                 if self.in_recovery:
                     await self._end.look(self.active_stats(), self.active_offsets)
             except DecodeError:
-                pass  # reported where it was decoded, see name_unreadable()
+                pass  # reported where it was decoded, see table_manager.py
             else:
                 await self._take(event)
             self._maybe_end()
@@ -199,10 +199,6 @@ class RecoveryLoop(Recovery):
                 logger.exception("Table %s: on_changelog_event: %r", table.name, error)
         if len(buffer) >= (table.recovery_buffer_size if active else table.standby_buffer_size):
             self.flush_buffers()
-
-    async def name_unreadable(self, error: Exception, message: Message) -> None:
-        """Report a changelog record that did not decode."""
-        self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
 
     def _maybe_end(self) -> None:
         if self.in_recovery and not self.need_recovery():
@@ -242,8 +238,7 @@ class RecoveryLoop(Recovery):
                 if is_storage_error(error):
                     self.tables_failed(table.name, error)
                     return
-                message = event.message
-                self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
+                self.unreadable.add(error, event.message)
 
     # -- tables that cannot be read or written
 

@@ -119,4 +119,4 @@ class RecoveringTables(TableManager):
     async def _update_channels(self) -> None:
         await super()._update_channels()
         for channel in self._channels.values():
-            channel.on_decode_error = self.recovery.name_unreadable
+            channel.on_decode_error = self.recovery.unreadable.add_undecoded

@@ -21,7 +21,7 @@ from faust_assigner.app.retry import RateLimitedLog
 if TYPE_CHECKING:
     from faust.app import App
     from faust.types.tables import CollectionT
-    from faust.types.tuples import TP
+    from faust.types.tuples import TP, Message
 
 logger = get_logger(__name__)
 
@@ -46,6 +46,14 @@ class UnreadableRecords:
         self.app = app
         self.counts: Counter[object] = Counter()
         self._said = RateLimitedLog()
+
+    def add(self, error: Exception, message: Message) -> None:
+        """Count and keep a record that Faust's loop has read."""
+        self(message.tp, [(message.offset, message.key, message.value, error)])
+
+    async def add_undecoded(self, error: Exception, message: Message) -> None:
+        """Count and keep a record that did not decode: the callback of a changelog's channel."""
+        self.add(error, message)
 
     def __call__(self, tp: TP, records: Sequence[Unreadable]) -> None:
         """Count and keep ``records``; each partition is logged at once and then once a minute."""

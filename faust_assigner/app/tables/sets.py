@@ -38,7 +38,10 @@ class WriteBehindSets(Sets):
         if self._rows is None:
             super().send_changelog_event(key, operation, value)
             return
-        self.table._send_changelog(current_event(), (operation, key), value)
+        event = current_event()
+        if event is None:
+            raise RuntimeError("a set in a table can be changed only by an agent")
+        self.table.send_changelog(event.message.partition, (operation, key), value)
         after = self._set_of(key, self[key].data)
         after.apply_changelog_event(operation, value)
         self.storage[key] = after.as_stored_value()

@@ -17,7 +17,7 @@ from faust.tables.recovery import ServiceStopped
 from faust.types import TP
 from mode.utils.queues import FlowControlEvent
 
-from faust_assigner.app.recovery import consistency
+from faust_assigner.app.recovery import consistency, databases
 from faust_assigner.app.recovery import loop as recovery_loop
 from faust_assigner.app.recovery.books import RoundBooks
 from faust_assigner.app.recovery.loop import RecoveryLoop
@@ -101,6 +101,8 @@ class Host(FaustRecovery):  # type: ignore[misc]
         self.active_highwaters: Any = defaultdict(int)
         self.tp_to_table: dict[TP, Any] = {}
         self.buffers: dict[Any, list[Any]] = {}
+        self.actives_for_table: Any = defaultdict(set)
+        self.standbys_for_table: Any = defaultdict(set)
         self.named: list[Any] = []
 
     def revoke(self, tp: TP) -> None:
@@ -190,9 +192,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
 
     table.apply_changelog_batch = apply
     store.set_persisted_offset = lambda tp, offset: table.persisted.update({tp: offset})  # type: ignore[method-assign]
-    monkeypatch.setattr(recovery_loop, "is_storage_error", lambda error: isinstance(error, OSError))
+    for part in (recovery_loop, databases):
+        monkeypatch.setattr(part, "is_storage_error", lambda error: isinstance(error, OSError))
     recovery = Recovery(app, SimpleNamespace(closings=["closing"], _recovery=None))
-    recovery.unreadable = lambda tp, rows: recovery.named.append((tp, rows))  # type: ignore[assignment]
+    recovery.unreadable = SimpleNamespace(  # type: ignore[assignment]
+        add=lambda error, message: recovery.named.append(
+            (message.tp, [(message.offset, message.key, message.value, error)])
+        )
+    )
     recovery.tp_to_table.update({A: table, B: table})
     recovery.completed_generation = 3
     return recovery
@@ -504,9 +511,9 @@ def test_a_partition_whose_file_does_not_tell_its_offset_is_opened_anew(
     table_of(made).persisted_offset = persisted_offset
     if isinstance(error, ValueError):
         with pytest.raises(ValueError, match="bug"):
-            made._add(table_of(made), A, made.active_offsets)
+            made.add_active(table_of(made), A)
         return
-    made._add(table_of(made), A, made.active_offsets)
+    made.add_active(table_of(made), A)
     assert A in made.active_offsets
     assert made.active_offsets[A] is None
     assert made.databases.doubtful == {A}
@@ -989,7 +996,7 @@ async def test_every_channel_reports_records_that_do_not_decode() -> None:
             self._channels = {name: SimpleNamespace(on_decode_error=None) for name in "ab"}
 
     class Tables(RecoveringTables, Stock):  # type: ignore[misc]
-        recovery = SimpleNamespace(name_unreadable="report")  # type: ignore[assignment]
+        recovery = SimpleNamespace(unreadable=SimpleNamespace(add_undecoded="report"))  # type: ignore[assignment]
 
         def __init__(self) -> None:
             """Omit the app."""

@@ -17,6 +17,7 @@ from mode.utils.queues import FlowControlEvent
 from faust_assigner.app.recovery import loop as recovery_loop
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.table_manager import ChangelogQueue
+from faust_assigner.app.recovery.unreadable import UnreadableRecords
 
 A, B, C, D = (TP("log", number) for number in range(4))
 
@@ -497,9 +498,16 @@ async def test_a_record_that_does_not_decode_is_named_with_all_of_it(
 ) -> None:
     """The report names its own partition."""
     named: list[Any] = []
-    made.unreadable = lambda tp, rows: named.append((tp, rows))
+
+    class Named(UnreadableRecords):
+        def __init__(self) -> None:
+            """Omit the app."""
+
+        def __call__(self, tp: TP, records: Any) -> None:
+            named.append((tp, records))
+
     error = DecodeError("bad")
-    await made.name_unreadable(error, event(B, 7).message)
+    await Named().add_undecoded(error, event(B, 7).message)
     assert named == [(B, [(7, b"k", b"v", error)])]
 
 

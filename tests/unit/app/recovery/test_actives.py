@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.recovery.order import FEW_RECORDS, chunks, ready_sources
+from faust_assigner.app.recovery.actives import FEW_RECORDS, chunks, ready_sources
 
 LOGS, OTHER, SHARED = "log", "other-log", "shared-log"
 
