@@ -7,7 +7,6 @@ a record without them has version 1. An unknown kind or version ends the start.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -15,7 +14,6 @@ from typing import Any, Final
 from faust_assigner.broker.storage import group_store
 from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator.catalogue import Partitions
-from faust_assigner.coordinator.events import Protocol
 from faust_assigner.coordinator.records import (
     ClassicSide,
     CurrentAssignment,
@@ -119,9 +117,7 @@ def _dump_member(value: MemberMetadata) -> Json:
         if classic is None
         else {
             "session": classic.session_timeout_ms,
-            "protocols": [
-                [p.name, base64.b64encode(p.metadata).decode()] for p in classic.protocols
-            ],
+            "protocols": group_store.dump_protocols(classic.protocols),
         },
         "principal": value.principal,
     }
@@ -140,10 +136,7 @@ def _load_member(saved: Json) -> MemberMetadata:
         saved["assignor"],
         None
         if classic is None
-        else ClassicSide(
-            classic["session"],
-            tuple(Protocol(name, base64.b64decode(data)) for name, data in classic["protocols"]),
-        ),
+        else ClassicSide(classic["session"], group_store.load_protocols(classic["protocols"])),
         saved.get("principal", ""),
     )
 

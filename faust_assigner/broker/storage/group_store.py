@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator.effects import GroupRecord, MemberRecord
@@ -16,6 +16,24 @@ from faust_assigner.coordinator.offsets import Committed, TopicPartition
 OFFSET: Final = struct.Struct(">qiqq")
 NEVER: Final = -1
 KIND, VERSION = "classic", 1  # of a group record; older records lack both
+#: Key in the JSON of a group -> field of the record; the members are apart.
+_GROUP: Final = {
+    "generation": "generation",
+    "protocol_type": "protocol_type",
+    "protocol": "protocol_name",
+    "leader": "leader",
+    "since": "state_since_ms",
+    "settled": "settled",
+}
+#: Key in the JSON of a member -> field of its record; the opaque bytes are apart.
+_MEMBER: Final = {
+    "id": "member_id",
+    "instance": "instance_id",
+    "client": "client_id",
+    "host": "client_host",
+    "session": "session_timeout_ms",
+    "rebalance": "rebalance_timeout_ms",
+}
 
 
 def group_key(group_id: str) -> bytes:
@@ -116,12 +134,7 @@ def dump_group(record: GroupRecord) -> bytes:
         {
             "kind": KIND,
             "v": VERSION,
-            "generation": record.generation,
-            "protocol_type": record.protocol_type,
-            "protocol": record.protocol_name,
-            "leader": record.leader,
-            "since": record.state_since_ms,
-            "settled": record.settled,
+            **{key: getattr(record, name) for key, name in _GROUP.items()},
             "members": [_dump_member(m) for m in record.members],
         }
     ).encode()
@@ -129,15 +142,28 @@ def dump_group(record: GroupRecord) -> bytes:
 
 def _dump_member(member: MemberRecord) -> dict[str, object]:
     return {
-        "id": member.member_id,
-        "instance": member.instance_id,
-        "client": member.client_id,
-        "host": member.client_host,
-        "session": member.session_timeout_ms,
-        "rebalance": member.rebalance_timeout_ms,
+        **{key: getattr(member, name) for key, name in _MEMBER.items()},
         "assignment": base64.b64encode(member.assignment).decode(),
-        "protocols": [[p.name, base64.b64encode(p.metadata).decode()] for p in member.protocols],
+        "protocols": dump_protocols(member.protocols),
     }
+
+
+def _load_member(saved: Mapping[str, Any]) -> MemberRecord:
+    return MemberRecord(
+        **{name: saved[key] for key, name in _MEMBER.items()},
+        protocols=load_protocols(saved["protocols"]),
+        assignment=base64.b64decode(saved["assignment"]),
+    )
+
+
+def dump_protocols(protocols: Iterable[Protocol]) -> list[list[str]]:
+    """Return the names of protocols, each with its opaque bytes in base64."""
+    return [[p.name, base64.b64encode(p.metadata).decode()] for p in protocols]
+
+
+def load_protocols(saved: Iterable[Sequence[str]]) -> tuple[Protocol, ...]:
+    """Return the protocols of :func:`dump_protocols`."""
+    return tuple(Protocol(name, base64.b64decode(data)) for name, data in saved)
 
 
 def load_groups(store: Store) -> Iterator[GroupRecord]:
@@ -148,26 +174,8 @@ def load_groups(store: Store) -> Iterator[GroupRecord]:
             raise StoreFailed(
                 f"the record of group {key[1:].decode()!r} was written by a later version"
             )
-        members = tuple(
-            MemberRecord(
-                m["id"],
-                m["instance"],
-                m["client"],
-                m["host"],
-                m["session"],
-                m["rebalance"],
-                tuple(Protocol(name, base64.b64decode(data)) for name, data in m["protocols"]),
-                base64.b64decode(m["assignment"]),
-            )
-            for m in saved["members"]
-        )
         yield GroupRecord(
             key[1:].decode(),
-            saved["generation"],
-            saved["protocol_type"],
-            saved["protocol"],
-            saved["leader"],
-            saved["since"],
-            members,
-            saved["settled"],
+            **{name: saved[word] for word, name in _GROUP.items()},
+            members=tuple(map(_load_member, saved["members"])),
         )
