@@ -3,46 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from faust_assigner.testing.reporting import State
+from faust_assigner.testing.in_process import InProcess
+from faust_assigner.testing.processes import Worker
 
-
-class Member(Protocol):
-    """A worker over all of its lives, in this process or in its own process."""
-
-    name: str
-    folder: Path
-    state: State
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether the worker is frozen."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether the worker has started and not ended; a frozen worker is alive."""
-
-    def check(self) -> None:
-        """Raise the worker's own error, if any. An end ordered by the test is no error."""
-
-    def why_not(self) -> str:
-        """Describe the worker's state for the message of a failed wait."""
-
-    def stop(self) -> None:
-        """SIGTERM."""
-
-    def kill(self) -> None:
-        """SIGKILL."""
-
-    def freeze(self) -> None:
-        """SIGSTOP."""
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-
-
+#: A worker over all of its lives, in this process or in its own process.
+Member: TypeAlias = InProcess | Worker
 #: (group, number) of a task -> its owner.
 Owners: TypeAlias = Mapping[tuple[int, int], str]
 #: task -> (former owner, owner).
