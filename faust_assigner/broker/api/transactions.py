@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.group_offsets import Changes, commit_answer, in_slices
 from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.api.offset_commit import Changes, commit_answer, in_slices
 from faust_assigner.broker.api.produce import flush
 from faust_assigner.broker.security.acls import (
     CLUSTER,

@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker.api import group_admin, group_offsets
+from faust_assigner.broker.api import group_admin, group_offsets, offset_commit
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.housekeeping import expire_offsets
 from faust_assigner.broker.storage.store import StoreFailed
@@ -257,7 +257,7 @@ class Trial:
         )
         before = self.look() if act.group == GROUP else None
         self.store.failed = False
-        answer = _at_once(group_offsets.offset_commit(self._call(act.version), request))
+        answer = _at_once(offset_commit.offset_commit(self._call(act.version), request))
         codes = {
             (topic["name"], p["partition_index"]): Code(int(p["error_code"]))
             if int(p["error_code"]) in set(Code) else int(p["error_code"])

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.answering import answer_error
-from faust_assigner.broker.api import group_offsets
+from faust_assigner.broker.api import offset_commit
 from faust_assigner.broker.request_walk import NullArray
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
 from faust_assigner.broker.throttle import AnswerTooLarge, Throttle
@@ -339,7 +339,7 @@ def test_a_note_is_as_long_as_java_counts_it(note: str, error: int) -> None:
 
 def test_every_slice_of_a_long_commit_is_stored() -> None:
     """Each partition is stored once."""
-    count = 2 * group_offsets.COMMITTED_AT_ONCE + 1
+    count = 2 * offset_commit.COMMITTED_AT_ONCE + 1
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", count, {})

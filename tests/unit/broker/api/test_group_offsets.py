@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker.api import group_offsets
+from faust_assigner.broker.api import offset_commit
 from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.asking import ask
 from tests.support.clients.raw_client import request_frame
@@ -120,7 +120,7 @@ def test_a_commit_is_refused_where_only_a_part_of_it_could_be_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The client regards an offset without an error as stored."""
-    monkeypatch.setattr(group_offsets, "COMMITTED_AT_ONCE", 1)
+    monkeypatch.setattr(offset_commit, "COMMITTED_AT_ONCE", 1)
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 3, {})

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.api import consumer_groups, group_offsets, metadata
+from faust_assigner.broker.api import consumer_groups, metadata, offset_commit
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets
@@ -226,7 +226,7 @@ async def test_a_described_member_has_its_partitions_with_those_under_revocation
 
 def test_each_slice_of_a_long_commit_has_its_own_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """No offset is written twice, and none after the first slice that is refused."""
-    monkeypatch.setattr(group_offsets, "COMMITTED_AT_ONCE", 2)
+    monkeypatch.setattr(offset_commit, "COMMITTED_AT_ONCE", 2)
 
     async def story(hall: Hall) -> Any:
         hall.node.catalogue.create("t", 5, {})

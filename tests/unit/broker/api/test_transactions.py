@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import internal_topics
-from faust_assigner.broker.api import group_offsets
+from faust_assigner.broker.api import offset_commit
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.transactions.state import LAST_EPOCH
@@ -232,9 +232,9 @@ def test_offsets_count_from_the_commit_of_their_transaction_on(commits: bool) ->
     """A commit makes all slices of a long request visible, an abort makes none visible."""
 
     async def story(hall: Hall) -> list[int]:
-        producer = await begun(hall, group_offsets.COMMITTED_AT_ONCE + 1)
+        producer = await begun(hall, offset_commit.COMMITTED_AT_ONCE + 1)
         await producer.add_group()
-        assert await producer.commit(count=group_offsets.COMMITTED_AT_ONCE + 1) == {0}
+        assert await producer.commit(count=offset_commit.COMMITTED_AT_ONCE + 1) == {0}
         found = [
             len(hall.node.groups.books.offsets("g")),
             hall.node.groups.books.pending.count("g"),
@@ -242,7 +242,7 @@ def test_offsets_count_from_the_commit_of_their_transaction_on(commits: bool) ->
         assert (await producer.end(commits=commits)).error_code == 0
         return [*found, len(hall.node.groups.books.offsets("g"))]
 
-    every = group_offsets.COMMITTED_AT_ONCE + 1
+    every = offset_commit.COMMITTED_AT_ONCE + 1
     assert in_hall(story) == [0, every, every if commits else 0]
 
 
@@ -250,7 +250,7 @@ def test_a_transaction_that_ends_between_two_slices_takes_no_further_offset() ->
     """Offsets that arrive after the end would stay pending for ever."""
 
     async def story(hall: Hall) -> tuple[set[int], int]:
-        producer = await begun(hall, group_offsets.COMMITTED_AT_ONCE + 1)
+        producer = await begun(hall, offset_commit.COMMITTED_AT_ONCE + 1)
         await producer.add_group()
         later = hall.node.groups.books.commit_later
 
@@ -263,7 +263,7 @@ def test_a_transaction_that_ends_between_two_slices_takes_no_further_offset() ->
             return found
 
         hall.node.groups.books.commit_later = then_end  # type: ignore[method-assign]
-        errors = await producer.commit(count=group_offsets.COMMITTED_AT_ONCE + 1)
+        errors = await producer.commit(count=offset_commit.COMMITTED_AT_ONCE + 1)
         return errors, hall.node.groups.books.pending.count("g")
 
     errors, pending = in_hall(story)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker.api import fetch, group_offsets
+from faust_assigner.broker.api import fetch, offset_commit
 from faust_assigner.broker.security.acls import Acls
 from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
 from faust_assigner.broker.storage.records import parse_batch
@@ -397,7 +397,7 @@ def test_a_slice_of_offsets_that_is_not_stored_fails_the_request_and_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The producer aborts; each earlier slice was stored with its own offsets."""
-    monkeypatch.setattr(group_offsets, "COMMITTED_AT_ONCE", 2)
+    monkeypatch.setattr(offset_commit, "COMMITTED_AT_ONCE", 2)
 
     async def story(hall: Hall) -> Any:
         producer = await begun(hall, 6)

@@ -1,0 +1,153 @@
+"""OffsetCommit, and the parts of a commit that TxnOffsetCommit shares: check, store in slices, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.topics import Topic
+from faust_assigner.broker.wire import milliseconds
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import CommitOffsets
+from faust_assigner.coordinator.offsets import Committed, TopicPartition
+
+if TYPE_CHECKING:
+    from kio.schema.offset_commit.v10.request import OffsetCommitRequest
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+
+OFFSET_COMMIT: Final = 8
+COMMITTED_AT_ONCE: Final = 500
+Changes = dict[TopicPartition, Committed]
+
+
+async def offset_commit(call: Call, request: OffsetCommitRequest) -> Values:
+    """Store offsets, then acknowledge them; refuse all if the group does not accept the member.
+
+    Unknown partitions get their own error. If all partitions are unknown, the group is not asked.
+    """
+    return await commit_answer(call, request, partial(_carry_out, call, request))
+
+
+async def commit_answer(
+    call: Call,
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+    store: Callable[[Changes], Awaitable[ErrorCode]],
+) -> Values:
+    """Check each partition, store the offsets of the sound ones, and return the errors of all.
+
+    ``store`` returns the error of all sound partitions. It is called without offsets, too, if some metadata
+    is too large: an error of the member has priority over this one.
+    """
+    faults, changes = await _weigh(call, request)
+    asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
+    verdict = await store(changes) if asks else ErrorCode.none
+    topics = []
+    for wanted in request.topics:
+        key, parts = _key(call, wanted), []
+        for part in wanted.partitions:
+            error = faults.get((key, part.partition_index), verdict)
+            if error is ErrorCode.offset_metadata_too_large and verdict is not ErrorCode.none:
+                error = verdict
+            parts.append({"partition_index": part.partition_index, "error_code": error})
+            await call.throttle.turn()
+        topics.append({**_names(call, wanted), "partitions": parts})
+    return {"topics": topics}
+
+
+def in_slices(changes: Changes) -> Iterator[Changes]:
+    """Yield the offsets in parts that are stored at once."""
+    entries = list(changes.items())
+    for first in range(0, len(entries), COMMITTED_AT_ONCE):
+        yield dict(entries[first : first + COMMITTED_AT_ONCE])
+
+
+async def _carry_out(call: Call, request: OffsetCommitRequest, changes: Changes) -> ErrorCode:
+    """Ask the group, then store; return the error of all existing partitions."""
+    reply = await asked(
+        call,
+        request.group_id,
+        lambda token: CommitOffsets(
+            token,
+            request.member_id,
+            request.generation_id_or_member_epoch,
+            getattr(request, "group_instance_id", None),
+            call.version,
+            partitions=tuple(changes),
+        ),
+    )
+    if reply.error is not Code.NONE:
+        return _verdict(call, request, reply.error)
+    return ErrorCode(await _commit(call, request.group_id, changes))
+
+
+def _verdict(call: Call, request: OffsetCommitRequest, error: Code) -> ErrorCode:
+    if (
+        error is Code.ILLEGAL_GENERATION
+        and call.version >= 9
+        and call.node.groups.get(request.group_id) is None
+    ):
+        return ErrorCode.group_id_not_found
+    return ErrorCode(error)
+
+
+def _key(call: Call, topic: Any) -> Any:
+    return topic.topic_id if call.version >= 10 else topic.name
+
+
+def _names(call: Call, topic: Any) -> dict[str, object]:
+    return {"topic_id": topic.topic_id} if call.version >= 10 else {"name": topic.name}
+
+
+def _find_topic(call: Call, wanted: Any) -> Topic | None:
+    catalogue = call.node.catalogue
+    return catalogue.by_id(wanted.topic_id) if call.version >= 10 else catalogue.get(wanted.name)
+
+
+async def _weigh(
+    call: Call, request: OffsetCommitRequest | TxnOffsetCommitRequest
+) -> tuple[dict[tuple[Any, int], ErrorCode], Changes]:
+    """Check each partition before the group is asked: return the errors, and the offsets to store."""
+    now, longest = call.node.clock(), call.node.settings.offset_metadata_max_bytes
+    retention = getattr(request, "retention_time", None)
+    retention_ms = milliseconds(retention) if retention is not None else -1
+    expires = now + retention_ms if retention_ms >= 0 else None
+    faults: dict[tuple[Any, int], ErrorCode] = {}
+    changes: Changes = {}
+    for wanted in request.topics:
+        topic = _find_topic(call, wanted)
+        for part in wanted.partitions:
+            place = (_key(call, wanted), part.partition_index)
+            note = part.committed_metadata or ""
+            if topic is None or not 0 <= part.partition_index < len(topic.partitions):
+                unknown_id = topic is None and call.version >= 10
+                faults[place] = (
+                    ErrorCode.unknown_topic_id
+                    if unknown_id
+                    else ErrorCode.unknown_topic_or_partition
+                )
+            elif len(note.encode("utf-16-le")) > 2 * longest:  # Kafka counts as Java does
+                faults[place] = ErrorCode.offset_metadata_too_large
+            else:
+                epoch = getattr(part, "committed_leader_epoch", -1)
+                committed = Committed(part.committed_offset, epoch, note, now, expires)
+                changes[(topic.name, part.partition_index)] = committed
+            await call.throttle.turn()
+    return faults, changes
+
+
+async def _commit(call: Call, group_id: str, changes: Changes) -> Code:
+    """Store the offsets in slices; stop at the first error and return it."""
+    for part in in_slices(changes):
+        stored = call.node.groups.books.commit(group_id, part)
+        if stored is not Code.NONE:
+            return stored
+        await call.throttle.turn()
+    return Code.NONE
+
+
+APIS: Final = (Api(OFFSET_COMMIT, "OffsetCommit", 2, 10, offset_commit),)
