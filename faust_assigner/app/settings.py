@@ -92,5 +92,5 @@ def or_default(read_it: Callable[[Any], T], app: AppT, default: T, shown: str = 
     try:
         return read_it(app)
     except ConfigError as exc:
-        logger.error("%s; going on with %s", exc, shown or repr(default))
+        logger.error("%s; using the default %s", exc, shown or repr(default))
         return default

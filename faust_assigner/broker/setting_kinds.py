@@ -51,7 +51,7 @@ def kafka_name(field: str) -> str:
 def whole_number(text: str) -> int:
     """Parse a number as Java does: without underscores. Raises ValueError."""
     if "_" in text:
-        raise ValueError(f"{text!r} is no number")
+        raise ValueError(f"{text!r} is not a number")
     return int(text)
 
 

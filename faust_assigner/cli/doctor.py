@@ -117,7 +117,7 @@ def _check_codes(*codes: str) -> None:
 
     for code in _upper(codes):
         if code not in BY_CODE:
-            raise click.BadParameter(f"no code {code}; they are {', '.join(BY_CODE)}")
+            raise click.BadParameter(f"unknown code {code}; the codes are {', '.join(BY_CODE)}")
 
 
 def _explain(code: str) -> None:

@@ -87,7 +87,7 @@ def _entries(told: Mapping[str, Any], no_spark: object) -> Iterator[tuple[str, M
         entries = told.get(name, [])
         for entry in entries if isinstance(entries, list) else [entries]:
             if not isinstance(entry, dict):
-                raise click.UsageError(f"{name} is no section")
+                raise click.UsageError(f"{name} must be a section, [{name}]")
             yield name, {**wanted, **({"no-spark": True} if no_spark else {}), **entry}
 
 

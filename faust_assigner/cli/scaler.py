@@ -33,7 +33,7 @@ _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--tls-key, or --insecure.",
 )
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="The certificate, PEM.")
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="Its key, PEM.")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of the certificate, PEM.")
 @click.option(
     "--tls-client-ca",
     type=_FILE,

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--scenarios", type=click.IntRange(min=1), default=1000, show_default=True, help="How many."
+    "--scenarios",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Number of scenarios.",
 )
 @click.option(
     "--seed",

@@ -38,7 +38,7 @@ from faust_assigner.cli.spark import run_job, tell
 @click.option(
     "--since", metavar="TIME", help="Only samples from this time on: a day, a time, or 7d."
 )
-@click.option("--until", metavar="TIME", help="Only samples before.")
+@click.option("--until", metavar="TIME", help="Only samples before this time.")
 @click.option(
     "--half-life",
     default="12h",

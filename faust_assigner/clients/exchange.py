@@ -199,7 +199,7 @@ class Exchange:
     def refuse_fatal(self, code: int | None) -> None:
         """Raise :class:`GroupRefused` for an error that a retry cannot cure."""
         if code in FATAL:
-            raise GroupRefused(f"group {self._group_id}: {name_of(code)}")
+            raise GroupRefused(f"group {self._group_id}: the coordinator answers {name_of(code)}")
 
     async def beat(self, share: Share, timeout_s: float) -> int | None:
         """Send a heartbeat; return the coordinator's error code, or None without an answer in time."""

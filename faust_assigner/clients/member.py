@@ -158,7 +158,7 @@ class GroupMember:
             await self._rounds()
         except Exception as problem:
             logger.error(
-                "Group %s: member %s ends: %r",
+                "Group %s: member %s stops after an error: %r",
                 self.group_id,
                 self._exchange.member_id or "-",
                 problem,
@@ -179,7 +179,11 @@ class GroupMember:
                 self._exchange.refuse_fatal(
                     getattr(problem, "errno", None)
                 )  # a lost connection has none
-                logger.info("Group %s: %s, trying again", self.group_id, type(problem).__name__)
+                logger.info(
+                    "Group %s: could not join, trying again: %s",
+                    self.group_id,
+                    type(problem).__name__,
+                )
                 share = None
             if share is None:
                 await asyncio.sleep(self._exchange.next_join_s)

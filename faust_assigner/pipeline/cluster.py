@@ -277,7 +277,7 @@ def _from_keytool(location: str, password: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(
-            f"ssl.truststore.location {location} is no PEM file (ssl.truststore.type=PEM), and "
+            f"ssl.truststore.location {location} is not a PEM file (ssl.truststore.type=PEM), and "
             f"Java's keytool cannot read it: {error}"
         ) from None
     found = re.findall(

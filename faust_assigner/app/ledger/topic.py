@@ -161,7 +161,9 @@ class LedgerTopic(LedgerWriter):
             if len(line) > MAX_LINE_BYTES:
                 if count:
                     break
-                raise MessageSizeTooLargeError(f"a line of {len(line)} bytes")
+                raise MessageSizeTooLargeError(
+                    f"the line has {len(line)} bytes, the limit is {MAX_LINE_BYTES}"
+                )
             if batch.append(timestamp=None, key=self._key, value=line) is None:
                 break
             count += 1

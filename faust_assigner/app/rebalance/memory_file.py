@@ -146,13 +146,13 @@ def read(path: Path, app_id: str) -> Former:
     # Non-blocking: the path may be a pipe without a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise MetadataRefused(f"{path} is no file")
+            raise MetadataRefused(f"{path} is not a file")
         said = read_json(file.read(MOST_BYTES + 1), limit=MOST_BYTES)
     version, whose, generation = said.get("version"), said.get("app"), said.get("generation")
     if type(version) is not int or version != VERSION:
         raise MetadataRefused(f"{path} does not have version {VERSION}")
     if whose != app_id:
-        raise MetadataRefused(f"{path} is another app's")
+        raise MetadataRefused(f"{path} belongs to a different app")
     if type(generation) is not int or not 0 <= generation < LARGEST_INT:
         raise MetadataRefused(f"{path} has no generation")
     actives, _ = read_stock_claims({"actives": said.get("actives"), "standbys": {}})
@@ -176,7 +176,7 @@ def write(
         separators=(",", ":"),
     ).encode()
     if len(text) > MOST_BYTES:
-        raise MetadataRefused(f"{len(text)} bytes, the limit is {MOST_BYTES}")
+        raise MetadataRefused(f"the partitions take {len(text)} bytes, the limit is {MOST_BYTES}")
     whole = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with whole.open("wb") as file:

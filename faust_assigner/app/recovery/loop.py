@@ -196,7 +196,7 @@ class RecoveryLoop(Recovery):
             await table.on_changelog_event(event)
         except Exception as error:  # the app's own callback
             if self._said.due(table.name):
-                logger.exception("Table %s: on_changelog_event: %r", table.name, error)
+                logger.exception("Table %s: on_changelog_event failed: %r", table.name, error)
         if len(buffer) >= (table.recovery_buffer_size if active else table.standby_buffer_size):
             self.flush_buffers()
 

@@ -61,7 +61,7 @@ class ReplayEnd:
         try:
             position = await self._app.consumer.position(tp)
         except Exception as error:
-            logger.debug("%s: no position, %r", tp, error)
+            logger.debug("Could not read the consumer's position of %s: %r", tp, error)
             return False
         return position is not None and position > highwater
 

@@ -138,7 +138,11 @@ class OpenWindows:
         try:
             key = self._table._to_key(store.key_of(raw))
         except Exception as error:
-            logger.debug("Table %s: a key that does not decode, %r", self._table.name, error)
+            logger.debug(
+                "Table %s: could not decode a key, so its window is not tracked: %r",
+                self._table.name,
+                error,
+            )
             return
         if is_window(key):
             self.add(key, partition)

@@ -47,7 +47,7 @@ class Refusal:
         for member in view.members:
             if member.member_id == member_id:
                 return f"it is at epoch {member.epoch} ({now})"
-        return f"it is no member ({now})"
+        return f"it is not a member ({now})"
 
 
 def _asked_by(event: Request) -> tuple[str, str | None, int | None]:

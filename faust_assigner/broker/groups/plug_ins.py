@@ -30,7 +30,7 @@ def load_plug_ins(places: Mapping[str, str]) -> None:
         except Exception as error:  # a module may raise anything at its import
             raise ConfigError(f"assignor {name}: cannot import {place!r}: {error!r}") from error
         if not callable(function):
-            raise ConfigError(f"assignor {name}: {place!r} is no function")
+            raise ConfigError(f"assignor {name}: {place!r} is not a function")
         try:
             register(name, _CheckedAssignor(name, place, function))
         except ValueError as error:
@@ -49,7 +49,7 @@ class _CheckedAssignor:
         strangers = sorted(target.keys() - spec.members.keys())
         if strangers:
             raise ValueError(
-                f"assignor {self._name} assigns to {strangers[0]!r}, which is no member"
+                f"assignor {self._name} assigns to {strangers[0]!r}, which is not a member"
             )
         for member_id in sorted(target):
             for topic_id, numbers in target[member_id].items():

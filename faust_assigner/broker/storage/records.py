@@ -142,7 +142,7 @@ def read_header(data: bytes) -> Batch:
 def parse_batch(data: bytes) -> Batch:
     """Read the header of a batch from a client and check its fields. Raises BadBatch; cost: a CRC."""
     if len(data) < HEADER.size:
-        raise BadBatch(f"{len(data)} bytes are no record batch", ErrorCode.corrupt_message)
+        raise BadBatch(f"{len(data)} bytes are not a record batch", ErrorCode.corrupt_message)
     batch = read_header(data)
     if batch.codec > ZSTD:
         raise BadBatch(f"unknown codec {batch.codec}", ErrorCode.unknown_server_error)

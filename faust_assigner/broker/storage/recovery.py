@@ -81,7 +81,9 @@ def examine(
     losses = [*_missing_ends(store, catalogue), *_holes(catalogue)]
     excused = not store.write_audit.same_boot and not store.lost_writes
     if excused and losses:
-        logger.warning("a power loss took: %s", "; ".join(map(str, losses[:NAMED])))
+        logger.warning(
+            "Data is missing after a power failure: %s", "; ".join(map(str, losses[:NAMED]))
+        )
         losses = []
     if settings.log_recovery_check_batches:
         losses += _unreadable(catalogue, progress)
@@ -99,8 +101,10 @@ def examine(
 def _judge(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
     message = _sentence(store.lost_writes, losses)
     if not settings.log_recovery_accept_loss:
-        raise StoreDamaged(f"{message}. log.recovery.accept.loss=true starts without it")
-    logger.error("%s; started without it", message)
+        raise StoreDamaged(
+            f"{message}. Set log.recovery.accept.loss=true to start without this data"
+        )
+    logger.error("%s; the broker starts without this data", message)
     by_log: dict[bytes, list[Loss]] = {}
     for loss in losses:
         by_log.setdefault(loss.log.place, []).append(loss)

@@ -50,7 +50,7 @@ CHANNEL = (
     ),
     click.option("--ca", type=_file, help="The authority of the service's certificate, PEM."),
     click.option("--cert", type=_file, help="The caller's certificate, PEM."),
-    click.option("--key", type=_file, help="Its key, PEM."),
+    click.option("--key", type=_file, help="The key of the caller's certificate, PEM."),
     click.option(
         "--server-name", default="", help="The name in the service's certificate, if not --at's."
     ),

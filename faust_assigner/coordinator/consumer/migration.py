@@ -142,7 +142,7 @@ def _member(book: Book, member_id: str, catalogue: Catalogue) -> Member:
     metadata = book.members[member_id]
     side = metadata.classic
     if side is None:
-        raise CoordinatorBug(f"group {book.group_id}: {member_id} is no classic member")
+        raise CoordinatorBug(f"group {book.group_id}: {member_id} is not a classic member")
     said = read_subscription(side.protocols[0].metadata)
     given = catalogue.names_of(book.target.get(member_id, {}))
     return Member(

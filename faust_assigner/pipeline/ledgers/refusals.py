@@ -69,7 +69,7 @@ class Tolerance:
         if self.share is not None:
             most = int(self.share * (refused.accepted + refused.lines))
         if most is not None and refused.lines > most:
-            raise TooManyRefused(f"{refused}; at most {most:,} are taken (--max-refused)")
+            raise TooManyRefused(f"{refused}; at most {most:,} may be refused (--max-refused)")
 
 
 def refuse_empty(refused: Refused, *, wanted: bool | None, replaces: str | None) -> None:
@@ -82,4 +82,6 @@ def refuse_empty(refused: Refused, *, wanted: bool | None, replaces: str | None)
         return
     if wanted or replaces or refused.lines:
         kept = f"; {replaces} stays as it was" if replaces else ""
-        raise EmptyLedger(f"the ledgers say nothing: {refused}{kept} (--allow-empty takes that)")
+        raise EmptyLedger(
+            f"no line of the ledgers is accepted: {refused}{kept} (--allow-empty permits this)"
+        )

@@ -57,7 +57,7 @@ def recorded_arm(decisions: Sequence[DecisionRow], policy: str) -> Arm:
     is_static = all(member.get("instance_id") for member in newest["members"])
     text = str(newest["config"].get("replicas", "1"))
     if not text.isdigit():
-        raise ConfigError(f"decision {newest['decision_id']}: {text!r} is no number of standbys")
+        raise ConfigError(f"decision {newest['decision_id']}: {text!r} is not a number of standbys")
     base = policy.partition("+")[0]
     (arm,) = arms((f"{base}+static" if is_static else base,), (int(text),))
     return arm

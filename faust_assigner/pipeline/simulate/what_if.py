@@ -93,7 +93,7 @@ def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
     racks = {member.rack_id for member in members}
     if change.lose_rack is not None and change.lose_rack not in racks:
         raise ConfigError(
-            f"no member stands in rack {change.lose_rack!r}, racks: {sorted(map(str, racks))}"
+            f"no member is in rack {change.lose_rack!r}, racks: {sorted(map(str, racks))}"
         )
     unknown = sorted(set(change.remove) - {name for member in members for name in _names(member)})
     if unknown:
@@ -112,7 +112,7 @@ def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
         crowd[rack] += 1
         left.append(Member(f"new-{number + 1}", topics, rack_id=rack))
     if not left:
-        raise ConfigError("nobody would be left in the group")
+        raise ConfigError("no member would be left in the group")
     return tuple(left)
 
 

@@ -12,7 +12,7 @@ from faust_assigner.service.conformance.subjects import process_of
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.option(
-    "--rule", "rules", multiple=True, type=click.Choice(list(RULES)), help="Only this one."
+    "--rule", "rules", multiple=True, type=click.Choice(list(RULES)), help="Check only this rule."
 )
 @click.option(
     "--patience",

@@ -95,7 +95,7 @@ class Catalogue:
             try:
                 await self.write()
             except StoreError as error:
-                logger.info("%s: not written: %s", ", ".join(lost), error)
+                logger.info("Could not write the topics %s: %s", ", ".join(lost), error)
 
     # -- an operator ---------------------------------------------------------------------------------
 

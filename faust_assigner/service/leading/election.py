@@ -95,7 +95,7 @@ class Election:
             try:
                 term = await self._campaign()
             except StoreError as error:
-                logger.info("%s: no election: %s", self.node_id, error)
+                logger.info("%s could not take part in the election: %s", self.node_id, error)
                 term = None
             if term is not None:
                 await self._serve(term)
@@ -133,7 +133,7 @@ class Election:
         finally:
             await ended(work)
             await ended(hold)
-            logger.info("%s leads no more", self.node_id)
+            logger.info("%s no longer leads", self.node_id)
         self.term = None
         await term.lease.revoke()
         if not work.cancelled() and work.exception() is not None:

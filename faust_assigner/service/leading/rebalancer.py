@@ -209,7 +209,7 @@ class Rebalancer:
             await self._clock.sleep(self._settings.election_retry_s)
         except StoreError as error:
             # The store may have carried out the write or not: the view shows which.
-            logger.info("not written: %s", error)
+            logger.info("Could not write the hand-offs to the store, planning again: %s", error)
             self._plan_again()
         await self._mirror.reached(revision)
 
@@ -252,7 +252,7 @@ def _targets(
     try:
         return choose(view, consumers, replicas=replicas, standing=standing)
     except PlanInputError:
-        logger.exception("no plan")
+        logger.exception("Could not compute the target; owners stay")
         return None
 
 

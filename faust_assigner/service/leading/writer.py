@@ -77,7 +77,7 @@ class Writer:
         """Raise Deposed if the leader's key is not this term's any more."""
         if not (await term.commit([], [])).succeeded:
             term.lease.give_up()
-            raise Deposed("another one leads")
+            raise Deposed("a different instance leads now")
 
     def _tell(self, written: Sequence[Bundle], ages: Mapping[TopicPartition, float]) -> None:
         """Log and count the written bundles."""

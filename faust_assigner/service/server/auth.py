@@ -67,7 +67,7 @@ class Caller:
     def administering(self) -> None:
         """Raise WrongCaller if the caller is not an administrator."""
         if self.names is not None and not self.is_admin:
-            raise WrongCaller(f"{self._said} is no administrator (--admins)")
+            raise WrongCaller(f"{self._said} is not an administrator (--admins)")
 
 
 def _covers(said: str, group: str, consumer_name: str) -> bool:

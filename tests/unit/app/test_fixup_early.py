@@ -20,7 +20,7 @@ WRONG = {"faust_assigner_follow_up_s": "nan", "faust_assigner_cooperative": "off
 SAID = [
     "Rebalances are eager and stop all partitions: FAUST_ASSIGNER_COOPERATIVE is off",
     "FAUST_ASSIGNER_FOLLOW_UP_S must be 0 or more seconds, got 'nan'; "
-    "going on with 5 after a cooperative round, 30 after an eager round",
+    "using the default 5 after a cooperative round, 30 after an eager round",
 ]
 
 

@@ -98,7 +98,7 @@ def test_a_wrong_value_is_logged_with_the_default_that_counts(
     assert caplog.messages == []
     assert settings.read_or_default(app, CAPACITY) == 1.0
     assert len(caplog.messages) == 1
-    assert caplog.messages[0].endswith(f"; going on with {CAPACITY.shown or '1.0'}")
+    assert caplog.messages[0].endswith(f"; using the default {CAPACITY.shown or '1.0'}")
     assert settings.read_or_default(app_of({CAPACITY.name: "2.5"}), CAPACITY) == 2.5
 
 
@@ -116,8 +116,8 @@ def test_a_default_without_a_text_of_its_own_is_shown_as_it_is(
     assert settings.or_default(wrong, "app", 5) == 5
     assert settings.or_default(wrong, "app", 6, "six") == 6
     assert caplog.messages == [
-        "X must be a number; going on with 5",
-        "X must be a number; going on with six",
+        "X must be a number; using the default 5",
+        "X must be a number; using the default six",
     ]
     assert settings.or_default(lambda app: len(app), "app", 9) == 3
     with pytest.raises(ValueError, match="a bug"):

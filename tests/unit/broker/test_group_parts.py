@@ -105,7 +105,7 @@ def test_fenced_requests_are_all_counted_and_their_lines_are_limited_by_the_minu
 ) -> None:
     """The timers' clock is in milliseconds; a second later the same minute continues."""
     desk = Desk(MemoryStore())
-    why = "is refused UNKNOWN_MEMBER_ID: it is no member (generation 1, Stable)"
+    why = "is refused UNKNOWN_MEMBER_ID: it is not a member (generation 1, Stable)"
     line = f"group g: Heartbeat of stranger with epoch 3 {why}"
 
     def fence(count: int) -> int:

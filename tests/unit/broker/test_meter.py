@@ -72,7 +72,7 @@ def test_a_fenced_member_is_told_apart_from_the_one_that_has_its_instance_id() -
     mine = bench.joined(token).member_id
     assert "it is at epoch" in refused(bench, mine, "i")
     assert f"instance i is {mine}" in refused(bench, "old", "i")
-    assert "it is no member" in refused(bench, "old", None)
+    assert "it is not a member" in refused(bench, "old", None)
 
 
 def shown(kind: str, *members: tuple[str, str | None, int]) -> Any:
@@ -104,7 +104,7 @@ def test_a_line_about_a_refusal_names_the_request_and_both_epochs(
     said = f"group g: {asked} is refused FENCED_INSTANCE_ID: "
     for group, why in (
         (None, "there is no such group"),
-        (shown("classic"), "it is no member (generation 9, Stable)"),
+        (shown("classic"), "it is not a member (generation 9, Stable)"),
         (
             shown("classic", ("x", None, 3), ("m", "i", 5)),
             "it is at epoch 5 (generation 9, Stable)",

@@ -96,7 +96,7 @@ def test_the_target_of_a_plug_in_has_every_member_and_no_empty_topic() -> None:
     ("function", "words"),
     [
         ("twice", r"assigns partitions \[1, 1\] of topic orders"),
-        ("to_stranger", "is no member"),
+        ("to_stranger", "is not a member"),
         ("not_subscribed", "does not subscribe"),
         ("missing_partition", "which has 3"),
         ("all_to_first", "does not subscribe"),
@@ -123,7 +123,7 @@ def test_a_plug_in_is_named_beside_the_assignors_of_the_broker() -> None:
     [
         ("no_such_module:assign", "cannot import"),
         (f"{__name__}:no_such", "cannot import"),
-        (f"{__name__}:number", "no function"),
+        (f"{__name__}:number", "not a function"),
     ],
 )
 def test_a_plug_in_that_cannot_be_loaded_ends_the_start(place: str, words: str) -> None:
@@ -143,7 +143,7 @@ def test_one_name_stands_for_one_function_in_a_process() -> None:
     """A second broker may load the same function again."""
     load("mine", "all_to_first")
     load("mine", "all_to_first")
-    with pytest.raises(ConfigError, match="another function"):
+    with pytest.raises(ConfigError, match="already registered"):
         load("mine", "to_stranger")
     assert ASSIGNORS["uniform"] is assign_uniformly
 

@@ -284,7 +284,7 @@ def test_every_loss_of_every_partition_is_named_and_accepted_together(tmp_path: 
         started(tmp_path, **CHECK)
     assert str(refused.value) == (
         "the store is damaged: t-0: offsets 4 to 4; t-2: offsets 3 to 3; t-0: offsets 0 to 0; "
-        "t-0: offsets 2 to 2. log.recovery.accept.loss=true starts without it"
+        "t-0: offsets 2 to 2. Set log.recovery.accept.loss=true to start without this data"
     )
     started(tmp_path, **CHECK, **ACCEPT).close()
     again = started(tmp_path, **CHECK)

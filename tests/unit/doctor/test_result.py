@@ -118,9 +118,9 @@ def test_codes_are_numbered_without_a_hole() -> None:
     ("arguments", "said"),
     [
         ((), "give -A APP"),
-        (("--explain", "FA999"), "no code FA999"),
-        (("--ignore", "FA001", "--explain", "FA999"), "no code FA999"),
-        (("--ignore", "FA001", "--ignore", "FA998"), "no code FA998"),
+        (("--explain", "FA999"), "unknown code FA999"),
+        (("--ignore", "FA001", "--explain", "FA999"), "unknown code FA999"),
+        (("--ignore", "FA001", "--ignore", "FA998"), "unknown code FA998"),
         (("-A", "nothing_of_that_name.app"), "ModuleNotFoundError"),
         (("--group", "shop"), "no brokers are given: use --bootstrap"),
         (("--group", "shop", "--bootstrap", "127.0.0.1:1"), "no broker answers"),

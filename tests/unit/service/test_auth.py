@@ -84,7 +84,7 @@ def test_a_caller_acts_only_as_itself(tmp_path: Path) -> None:
     )
     with pytest.raises(WrongCaller, match="a may not act as 'b'"):
         caller.acting_as("b")
-    with pytest.raises(WrongCaller, match="a is no administrator"):
+    with pytest.raises(WrongCaller, match="a is not an administrator"):
         caller.administering()
 
 
@@ -159,7 +159,7 @@ def test_a_token_for_a_prefix_is_every_name_that_begins_so(tmp_path: Path) -> No
     for name in ("shop", "ashop-1", "shop_1", "*", "shop-*"[:4]):
         with pytest.raises(WrongCaller, match=r"shop-\* may not act as"):
             caller.acting_as(name)
-    with pytest.raises(WrongCaller, match="no administrator"):
+    with pytest.raises(WrongCaller, match="not an administrator"):
         caller.administering()
 
 

@@ -202,11 +202,15 @@ def test_counts_are_told_with_the_first_refused_line() -> None:
 @pytest.mark.parametrize(
     ("tolerance", "lines", "text"),
     [
-        (Tolerance(most=2_000), 2_001, "2,001 of 4,001 lines refused; at most 2,000 are taken"),
+        (
+            Tolerance(most=2_000),
+            2_001,
+            "2,001 of 4,001 lines refused; at most 2,000 may be refused",
+        ),
         (Tolerance(most=2_000), 2_000, ""),
         (Tolerance(share=0.25), 666, ""),
-        (Tolerance(share=0.25), 667, "667 of 2,667 lines refused; at most 666 are taken"),
-        (Tolerance(share=0.0), 1, "at most 0 are taken"),
+        (Tolerance(share=0.25), 667, "667 of 2,667 lines refused; at most 666 may be refused"),
+        (Tolerance(share=0.0), 1, "at most 0 may be refused"),
         (Tolerance(most=0), 0, ""),
         (Tolerance(), 9_999, ""),
     ],
@@ -238,8 +242,8 @@ def test_an_empty_ledger_is_refused_with_its_counts_and_the_result_that_stays() 
     with pytest.raises(EmptyLedger) as failure:
         refuse_empty(Refused(lines=2, first="f:1: why"), wanted=None, replaces="out")
     assert str(failure.value) == (
-        "the ledgers say nothing: 2 of 2 lines refused, the first: f:1: why; out stays as it was "
-        "(--allow-empty takes that)"
+        "no line of the ledgers is accepted: 2 of 2 lines refused, the first: f:1: why; out stays as it was "
+        "(--allow-empty permits this)"
     )
 
 

@@ -168,7 +168,7 @@ def test_the_whole_rows_of_recorded_rebalances(monkeypatch: pytest.MonkeyPatch) 
 def test_a_number_of_standbys_that_is_no_number_is_an_error() -> None:
     """The error names the decision."""
     bad = decision("d7", 0, member("a"), config={"replicas": "one"}).values
-    with pytest.raises(ConfigError, match="decision d7: 'one' is no number of standbys"):
+    with pytest.raises(ConfigError, match="decision d7: 'one' is not a number of standbys"):
         recorded_arm([bad], "ours")
 
 

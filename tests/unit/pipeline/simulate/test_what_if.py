@@ -82,9 +82,9 @@ def test_pairs_in_one_rack_are_counted() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (Change(lose_rack="az-9"), "no member stands in rack 'az-9'"),
+        (Change(lose_rack="az-9"), "no member is in rack 'az-9'"),
         (Change(remove=("x",)), "'x'"),
-        (Change(remove=("a", "b")), "nobody would be left"),
+        (Change(remove=("a", "b")), "no member would be left"),
     ],
 )
 def test_an_impossible_change_is_refused(change: Change, said: str) -> None:
