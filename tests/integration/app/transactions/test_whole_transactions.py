@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.transactions import producers
 from tests.support.workers.passing_on import PassingOn
 from tests.support.workers.passing_on import cluster as cluster
 from tests.support.workers.virtual import running
@@ -133,3 +135,30 @@ async def test_a_changelog_ends_where_the_broker_says(
         assert await worker.app.consumer.highwaters(worker.changelog()) == {
             worker.changelog(): 5 if repaired else 3
         }
+
+
+async def test_a_worker_whose_first_request_for_a_producers_id_is_lost_is_ready_nevertheless(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """aiokafka waits for the answer without a deadline; a second producer gets the id."""
+    monkeypatch.setattr(producers, "BEGIN_S", 0.2)
+    worker = PassingOn(repaired=True)
+    async with running(worker):
+        new, made, closed = worker.app.producer._new_producer, list[Any](), AsyncMock()
+
+        def losing(transactional_id: str | None = None) -> Any:
+            producer = new(transactional_id=transactional_id)
+            if transactional_id is not None:
+                if not made:
+                    producer.start, producer.client.close = asyncio.Event().wait, closed
+                made.append(producer)
+            return producer
+
+        worker.app.producer._new_producer = losing
+        await worker.rebalance([0])
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.offsets) == 5)
+        await worker.app.consumer.commit()
+        assert await worker.until(lambda: len(worker.transactions) == 1)
+        assert len(made) == 2
+        closed.assert_awaited_once()
