@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from faust_assigner.doctor.codes import Finding, finding
@@ -21,8 +22,9 @@ def check_tables(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
         for name, topic in facts.topics.items()
         if name not in changelogs and not name.endswith("-__assignor-__leader")
     }
-    yield from _memory(views)
-    yield from _changelogs(facts.topics, changelogs, _tables(views), sources)
+    tables = _tables(views)
+    yield from _memory(views, tables)
+    yield from _changelogs(facts.topics, changelogs, tables, sources)
     yield from _idle(len(views), tasks=sum(set(sources.values())))
     yield from _disk(views)
     yield from _corrupt(views)
@@ -37,16 +39,15 @@ def _tables(views: Sequence[View]) -> dict[str, TableStatus]:
     return found
 
 
-def _memory(views: Sequence[View]) -> Iterator[Finding]:
-    for changelog, table in _tables(views).items():
-        names = [
-            view.name
-            for view in views
-            for own in view.tables
-            if own.changelog == changelog and own.store == "memory"
-        ]
-        if names:
-            yield finding("FA005", f"on {listed(names)}", subject=f"table {table.name}")
+def _memory(views: Sequence[View], tables: Mapping[str, TableStatus]) -> Iterator[Finding]:
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for view in views:
+        for table in view.tables:
+            if table.store == "memory":
+                names[table.changelog].append(view.name)
+    for changelog, table in tables.items():
+        if names[changelog]:
+            yield finding("FA005", f"on {listed(names[changelog])}", subject=f"table {table.name}")
 
 
 def _changelogs(
