@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -67,9 +67,8 @@ def transcript(
 
     ``look`` sees the group after each event.
     """
-    save_id, asked = 0, fx.ComputeTarget(0, GroupSpec("uniform", {}, {}))
-    left = deque(steps)
-    disk, writes, timed = dict[Key, Value](), list[Record](), ""
+    saves, asked = Saves(), fx.ComputeTarget(0, GroupSpec("uniform", {}, {}))
+    left, timed = deque(steps), ""
     while left:
         step = left.popleft()
         if isinstance(step, int):
@@ -80,7 +79,7 @@ def transcript(
             yield from (f"    {line}" for line in views(group))
             continue
         if step == RESTART:
-            group = restarted(group, disk, now_ms)
+            group = restarted(group, saves.disk, now_ms)
             yield f"{now_ms} restart"
             yield f"    due {group.next_deadline_ms}"
             timed = timers(group)
@@ -88,19 +87,14 @@ def transcript(
             continue
         event: Any = step
         if step in (SAVED, NOT_SAVED):
-            event = Saved(save_id, Code.NONE if step == SAVED else Code.NOT_COORDINATOR)
-            write(disk, writes if step == SAVED else ())
-            writes = []
+            event = saves.end(is_saved=step == SAVED)
         elif step == COMPUTED:
             event = TargetComputed(asked.request_id, compute(asked.spec))
         event = dated(group, event)
         yield f"{now_ms} {shown(event)}"
         for effect in group.step(event, now_ms, now_ms + WALL_LEAD_MS):
             if isinstance(effect, fx.SaveGroup | fx.SaveRecords):
-                save_id = effect.save_id or save_id
-                writes = written(effect)
-            if isinstance(effect, fx.SaveGroup) and effect.save_id is None:
-                write(disk, writes)
+                saves.begin(effect)
             if isinstance(effect, fx.SaveRecords) and (not left or left[0] != NOT_SAVED):
                 left.appendleft(SAVED)  # before any other event
             if isinstance(effect, fx.ComputeTarget):
@@ -132,12 +126,34 @@ def written(save: fx.SaveGroup | fx.SaveRecords) -> list[Record]:
     return [Record(Key(Kind.CLASSIC, save.record.group_id), save.record)]
 
 
-def write(disk: dict[Key, Value], records: Iterable[Record]) -> None:
-    """Apply records to the disk; a record without a value removes its key."""
-    for record in records:
-        disk.pop(record.key, None)
-        if record.value is not None:
-            disk[record.key] = record.value
+@dataclass
+class Saves:
+    """The group's records on disk, and the save that is under way."""
+
+    disk: dict[Key, Value] = field(default_factory=dict)
+    writes: list[Record] = field(default_factory=list)
+    save_id: int = 0
+
+    def begin(self, effect: fx.SaveGroup | fx.SaveRecords) -> None:
+        """Begin the save of an effect; a save without an id has no outcome and is on disk at once."""
+        self.save_id = effect.save_id or self.save_id
+        self.writes = written(effect)
+        if isinstance(effect, fx.SaveGroup) and effect.save_id is None:
+            self._write()
+
+    def end(self, *, is_saved: bool) -> Saved:
+        """End the save; return its outcome."""
+        if is_saved:
+            self._write()
+        self.writes = []
+        return Saved(self.save_id, Code.NONE if is_saved else Code.NOT_COORDINATOR)
+
+    def _write(self) -> None:
+        """Write the records; a record without a value removes its key."""
+        for record in self.writes:
+            self.disk.pop(record.key, None)
+            if record.value is not None:
+                self.disk[record.key] = record.value
 
 
 def restarted(group: Group, disk: Mapping[Key, Value], now_ms: int) -> Group:
