@@ -40,6 +40,7 @@ class WarmupPolicy:
     state of a log longer than ``acceptable_from_nothing``: opening and filling a new table takes longer than
     reading the rest of an existing table. At most ``max_per_member`` warm-ups run on a member and
     ``max_per_group`` in the group, so that restores do not starve processing; both limits are at least 1.
+    A worker replaces these defaults by its settings (``FAUST_ASSIGNER_MAX_WARMUPS`` in settings/table.py).
     This module has no clock: members report a wait that is too long (``Member.overdue``).
     """
 

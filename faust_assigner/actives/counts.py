@@ -123,7 +123,7 @@ def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
         )
     )
     # The potentials are known: a task beyond the floor costs the same everywhere, and so does the next
-    # task of any member. Only the members that get the extras are open.
+    # task of any member. Only the choice of members for the extras is left.
     level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)
     cell = 2 * floor + (extra > 0)
     of_member = np.full(members, -flow.digits.load * level, dtype=np.int64)

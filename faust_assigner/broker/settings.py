@@ -40,7 +40,8 @@ from faust_assigner.settings.schema import declared_in, parse
 
 DAY_MS = 86_400_000
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-#: The defaults of the settings of groups and transactions.
+#: The defaults of the settings of groups and transactions; ``coordinator/settings.py`` has the values for
+#: the consumer protocol.
 _CLASSIC, _CONSUMER, _TRANSACTION = GroupLimits(), ConsumerLimits(), TransactionLimits()
 
 

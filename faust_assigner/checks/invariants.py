@@ -26,7 +26,7 @@ from faust_assigner.checks.spares import check_standbys, read_standbys, remove_w
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.warmup import WarmupPolicy
 
-#: Plans again, for the promises that compare two plans: members -> plan.
+#: A function members -> plan. Promises that compare two plans call it for the second plan.
 Planner: TypeAlias = Callable[[Sequence[Member]], Answer]
 
 

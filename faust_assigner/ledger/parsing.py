@@ -159,12 +159,12 @@ def _read_string(value: object) -> str:
 
 
 def _read_integer(value: object, bits: int, name: str) -> int:
-    # ``type``, not ``isinstance``: in Python True is an int, in the tables a boolean is no number.
+    # ``type``, not ``isinstance``: in Python True is an int, in the tables a boolean is not a number.
     if type(value) is not int:
         raise _wrong(value, name)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise _WrongTypeError(
-            f"has the wrong type: {bits}-bit {name} expected, the value is beyond"
+            f"has the wrong type: the value does not fit in {bits} bits, expected {name}"
         )
     return value
 

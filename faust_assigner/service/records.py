@@ -78,7 +78,7 @@ def names_itself(incarnation: str) -> bool:
 #: Seconds for which the store keeps the mark of an expelled incarnation. The service assumes that
 #: an expelled process has stopped by then.
 EXPELLED_S = 86_400.0
-#: The value of the key ``awaiting/group``: whether the store still has the assignments.
+#: The values of the key ``awaiting/group``: ``KNOWN`` if the store still has the assignments of the group.
 KNOWN, FORGOTTEN = b"known", b"forgotten"
 #: The value of the key ``removed/TOPIC``: where the topic was removed. A topic that was removed in
 #: Kafka comes back when Kafka has it again.

@@ -66,7 +66,7 @@ def why_partition(story: Story, place: Place, *, at: float | None = None) -> Ans
     # A time has the precision of a minute: the whole minute counts.
     chosen = [move for move in moves if at is None or move.incident.first.at < at + 60.0]
     if not chosen:
-        raise NothingKnown(f"{subject} was not placed before then; {_period(story)}")
+        raise NothingKnown(f"{subject} was not placed before that time; {_period(story)}")
     return _answer(story, chosen[-1], place, subject)
 
 

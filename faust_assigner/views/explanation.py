@@ -68,7 +68,7 @@ def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Expla
     """
     g = next((g for g, group in enumerate(plan.groups) if topic in group.topics), None)
     if g is None:
-        raise KeyError(f"no member subscribes to {topic!r}, or it has no partitions")
+        raise KeyError(f"no member subscribes to topic {topic!r}, or the topic has no partitions")
     count = plan.groups[g].partitions
     if not 0 <= partition < count:
         raise IndexError(f"{topic!r} has partitions 0..{count - 1}, not {partition}")

@@ -235,7 +235,9 @@ class LedgerTopic(LedgerWriter):
         connection = {
             **self._connection(),
             "client_id": "faust-assigner-ledger",
-            "request_timeout_ms": round(ATTEMPT_S * 800),  # clearer errors than our deadline's
+            "request_timeout_ms": round(
+                ATTEMPT_S * 800
+            ),  # before ATTEMPT_S: aiokafka's error is clearer
             "retry_backoff_ms": 500,  # aiokafka logs each try
         }
         message_bytes = await self._setup.prepare(connection)

@@ -89,7 +89,9 @@ async def _find_topics(client: AIOKafkaClient, topics: set[str], absent: set[str
     except TimeoutError:
         absent |= missing()
         logger.warning(
-            "The broker has returned no partitions of %s for %.1f s", sorted(absent), PATIENCE_S
+            "The broker has returned no partitions of %s for %.1f s; these topics are left out",
+            sorted(absent),
+            PATIENCE_S,
         )
 
 
@@ -102,9 +104,9 @@ def readable(member_id: str, metadata: bytes) -> bytes:
         if len(legal) == len(topics):
             return metadata
         logger.warning(
-            "Member %s subscribes to %d names that no topic has",
-            member_id,
+            "Left out %d topics of member %s: their names are invalid, or there are too many topics",
             len(topics) - len(legal),
+            member_id,
         )
         packed: bytes = ConsumerProtocolMemberMetadata(said.version, legal, said.user_data).encode()
     except Exception as exc:

@@ -111,7 +111,8 @@ class WeightsProvider:
             return
         if self._follower is not None:
             logger.error(
-                "The thread that follows %s has ended; it is started again", self.wanted.source
+                "The thread that reads weights from %s has ended; it is started again",
+                self.wanted.source,
             )
         self._follower = Follower(weakref.ref(self), self.wanted.source, self.wanted.poll_s)
         weakref.finalize(self, self._follower.close)
@@ -125,7 +126,11 @@ class WeightsProvider:
         """Stop reading and wait for the thread; the last weights stay in force until stale."""
         self._closed = True
         if self._follower is not None and not self._follower.close(2 * CLOSE_S):
-            logger.error("The thread that follows %s did not end in time", self.wanted.source)
+            logger.error(
+                "The thread that reads weights from %s did not end within %g s; the worker stops without it",
+                self.wanted.source,
+                2 * CLOSE_S,
+            )
 
     def take(self, found: Found) -> None:
         """Take a new document, or the reason for its absence, or None if only time has passed."""

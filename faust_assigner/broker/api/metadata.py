@@ -110,7 +110,7 @@ async def _topics(
 ) -> list[Values]:
     """Return the topics; the error for those that the peer may not describe, or could not create.
 
-    All topics are only those that the peer may describe.
+    A request for all topics (``wanted`` is None) returns only the topics that the peer may describe.
     """
     catalogue = call.node.catalogue
     if wanted is None:

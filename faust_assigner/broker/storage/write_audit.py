@@ -26,7 +26,8 @@ HEAD: Final = struct.Struct(
 HEAD_BYTES: Final = 64
 COPIES: Final = 2  # written alternately: a kill during a write leaves the other copy valid
 FIRST_ENTRY: Final = HEAD_BYTES * COPIES
-ENTRY: Final = struct.Struct(">20sqI")  # topic id and partition, end offset, checksum of both
+#: Topic id and partition in 20 bytes, the partition's end offset, the checksum of these fields.
+ENTRY: Final = struct.Struct(">20sqI")
 GROW_BYTES: Final = 64 * 1024
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 UNKNOWN_BOOT: Final = bytes(16)  # not on Linux: assume that the machine was restarted

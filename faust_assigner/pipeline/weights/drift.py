@@ -36,7 +36,7 @@ def parse_share(text: str) -> float:
     found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)(%?)", text.strip())
     share = float(found[1]) / (100 if found[2] else 1) if found else 2.0
     if share > 1:
-        raise ConfigError(f"--max-drift {text!r}: a share like 50%, at most 100%")
+        raise ConfigError(f"--max-drift {text!r}: expected a share like 50%, at most 100%")
     return share
 
 

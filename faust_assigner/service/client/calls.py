@@ -56,7 +56,10 @@ class Calls:
             await channel.close()
 
     async def retried(self, method: str, request: Message) -> Any:
-        """Call until an answer comes. Raises ServiceRefused."""
+        """Call until an answer comes. Raises ServiceRefused.
+
+        A gRPC status in ``faults.CODE`` is a refusal; after every other status the call is retried.
+        """
         attempt = 0
         while True:
             try:

@@ -74,7 +74,7 @@ class Leave:
             self._warn_of_the_rest()
         else:
             log.warning(
-                "%s: leaves without an answer: no registration lives, and no instance has "
+                "%s: leaves without an answer: its registration has expired, and no instance has "
                 "answered for %g s",
                 self.name,
                 self.retry.answer_s,

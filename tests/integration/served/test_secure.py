@@ -107,7 +107,7 @@ async def test_a_certificate_is_the_name(with_certificates: Instance, keys: Keys
         async with Operator(target, keys.access("ops")) as operator:
             assert len((await operator.state()).consumers) == 2
         async with Operator(target, keys.access("a")) as operator:
-            with pytest.raises(WrongCaller, match="no administrator"):
+            with pytest.raises(WrongCaller, match="not an administrator"):
                 await operator.state()
 
 

@@ -538,7 +538,7 @@ async def test_a_process_that_never_registered_leaves_before_leave_s(
     listening = asyncio.create_task(listen())
     assert await asyncio.wait_for(client.leave(), 20.0) is False
     await asyncio.wait_for(listening, 10.0)
-    assert "a: leaves without an answer: no registration lives" in caplog.text
+    assert "a: leaves without an answer: its registration has expired" in caplog.text
     await calls_ended()
 
 

@@ -31,7 +31,7 @@ def test_a_name_that_no_topic_can_have_is_left_out_alone(name: str, caplog: Any)
     """The rest of the member's metadata stays."""
     said = ConsumerProtocolMemberMetadata.decode(readable("m-7", packed("a", name, "b")))
     assert (said.version, said.subscription, said.user_data) == (3, ["a", "b"], b"words")
-    assert "Member m-7 subscribes to 1 names" in caplog.text
+    assert "Left out 1 topics of member m-7" in caplog.text
 
 
 def test_a_subscription_has_a_bounded_length() -> None:
