@@ -25,12 +25,14 @@ class BackPressure:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer, self._usage = consumer, usage_of(consumer.app)
+        self._tables = consumer.app.tables
 
-    async def wait_for_room(self, message: Message) -> None:
-        """Hold the record back until changes are written, which under transactions needs a commit."""
-        changelogs = self._consumer.app.tables.changelog_topics
-        if not self._usage.is_full or message.tp.topic in changelogs:
-            return
+    def holds_back(self, message: Message) -> bool:
+        """Whether a record must wait; called for each record, so Faust's set of topics is read last."""
+        return self._usage.is_full and message.tp.topic not in self._tables.changelog_topics
+
+    async def wait_for_room(self) -> None:
+        """Wait until changes are written, which under transactions needs a commit."""
         deadline = monotonic() + LONGEST_S
         if self._consumer.in_transaction:
             await self._consumer.commit()

@@ -1,4 +1,4 @@
-"""Reads aiokafka's objects of an app; gives a consumer a fetcher and a coordinator of our classes.
+"""Gives an AIOKafkaConsumer a fetcher and a group coordinator of our classes; partitions as Faust's.
 
 ``AIOKafkaConsumer.start()`` names both classes in its code. So objects of our classes replace its
 own ones after the start and before the first subscription, while the own ones have no work yet.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -29,12 +29,6 @@ _ATTRIBUTES = {
 def faust_tps(tps: Iterable[TP]) -> set[TP]:
     """Return aiokafka's partitions as Faust's."""
     return {TP(*tp) for tp in tps}
-
-
-def coordinator_of(consumer: object) -> Any:
-    """Return aiokafka's group coordinator of Faust's ``consumer``; None before its thread has started."""
-    client = getattr(getattr(consumer, "_thread", None), "_consumer", None)
-    return getattr(client, "_coordinator", None)
 
 
 def options_of(consumer: ConsumerT, host: type) -> dict[str, object]:

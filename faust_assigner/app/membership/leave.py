@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from mode import get_logger
 
+from faust_assigner.app.host.group_member import coordinator_of
 from faust_assigner.app.membership.coordinator import CooperativeCoordinator
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import LEAVE_S, RETIRE_FILE
@@ -87,8 +88,7 @@ def is_to_retire(app: AppT) -> bool:
 
 def _leave_for_good(app: AppT) -> None:
     """Have the consumer send LeaveGroup when it closes; aiokafka sends none for a static member."""
-    thread = getattr(app._consumer, "_thread", None)
-    coordinator = getattr(getattr(thread, "_consumer", None), "_coordinator", None)
+    coordinator = coordinator_of(app._consumer)
     if coordinator is not None:
         coordinator._group_instance_id = None
 

@@ -15,20 +15,12 @@ from typing import TYPE_CHECKING
 from faust.transport.drivers import aiokafka as driver
 
 from faust_assigner.app.consumer.back_pressure import BackPressure, told
-from faust_assigner.app.consumer.commits import (
-    before_unfinished_records,
-    forget,
-    notify_and_commit,
-)
+from faust_assigner.app.consumer.commits import before_unfinished_records, forget, notify_and_commit
 from faust_assigner.app.consumer.delivery import Delivery
-from faust_assigner.app.consumer.waits import (
-    assigning,
-    committing,
-    committing_offsets,
-    revoking,
-)
+from faust_assigner.app.consumer.waits import assigning, committing, committing_offsets, revoking
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
-from faust_assigner.app.host.clients import coordinator_of, faust_tps
+from faust_assigner.app.host.clients import faust_tps
+from faust_assigner.app.host.group_member import coordinator_of
 from faust_assigner.app.membership.changelog_guard import ChangelogGuard
 from faust_assigner.app.membership.fence import HeartbeatFence, watch
 from faust_assigner.app.membership.shutdown import BoundedShutdown
@@ -133,9 +125,9 @@ class RepairedConsumer(Consumer):
 
     def note_first(self, records: Records) -> None:
         """Note the first offset of each new source partition in ``records``; on the consumer's thread."""
-        changelogs = self.app.tables.changelog_topics
         for tp, batch in records.items():
-            if tp not in self.first_read and tp.topic not in changelogs:
+            is_new = tp not in self.first_read
+            if is_new and tp.topic not in self.app.tables.changelog_topics:
                 self.first_read[tp] = batch[0].offset
 
     def may_fetch(self, tp: TP) -> bool:
@@ -143,7 +135,8 @@ class RepairedConsumer(Consumer):
         return self.flow_active and tp in self._active_partitions
 
     async def _deliver(self, deliver: Deliver, message: Message) -> object:
-        await self.room.wait_for_room(message)
+        if self.room.holds_back(message):
+            await self.room.wait_for_room()
         return await self.delivery.hand_out(deliver, message)
 
     def wake_fetcher(self) -> None:

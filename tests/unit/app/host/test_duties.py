@@ -13,7 +13,7 @@ import pytest
 
 from faust_assigner.app.host.duties.page import main, page
 from faust_assigner.app.host.duties.table import CALLS, HERE, ORIGINAL, PUT, TAKEN, Put, Taken
-from tests.support.host.found import PACKAGE, ROOT, overrides, replacements
+from tests.support.host.found import PACKAGE, ROOT, composed, overrides, replacements
 from tests.support.host.source import always_refers, duties_of, tree_of
 
 CALLING = [(f"{ours}.{name}", name) for ours, names in CALLS.items() for name in names.split()]
@@ -61,6 +61,13 @@ def test_every_method_that_hides_one_of_the_hosts_has_a_row() -> None:
         for row in of_their_own
         if row.ours.rpartition(".")[2] == row.host.rpartition(".")[2]
     ]
+
+
+def test_at_most_two_classes_of_ours_lie_over_each_class_of_the_host() -> None:
+    """A reader finds the order of the steps in one file, or in two."""
+    for made in composed():
+        ours = [base for base in made.__mro__ if base.__module__.startswith(PACKAGE)]
+        assert 1 <= len(ours) <= 2, made
 
 
 def test_every_attribute_of_the_host_that_is_given_something_of_ours_has_a_row() -> None:

@@ -93,14 +93,17 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
         )
 
 
-async def test_a_record_waits_for_room_before_it_is_delivered() -> None:
+@pytest.mark.parametrize("holds_back", [True, False])
+async def test_a_record_waits_for_room_before_it_is_delivered(holds_back: bool) -> None:
     """The outcome is the streams' own."""
     consumer = Consumer()
     consumer.app.client_only = True
-    consumer.room = SimpleNamespace(wait_for_room=consumer.noting("room"))
+    consumer.room = SimpleNamespace(
+        holds_back=lambda message: holds_back, wait_for_room=consumer.noting("room")
+    )
     message: Any = SimpleNamespace(tp=SOURCE)
     assert await consumer._deliver(consumer.noting("given"), message)
-    assert consumer.acts == [("room", message), ("given", message)]
+    assert consumer.acts == [*(["room"] if holds_back else []), ("given", message)]
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])

@@ -113,12 +113,9 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
         Host.__init__(self, app, active)
         self.rounds, self.delivery = Rounds(app), Delivery(self)
         self.incremental = IncrementalRebalance(self, self.delivery, self.rounds)
-        self.room = SimpleNamespace(wait_for_room=self._wait_for_room)
+        self.room = SimpleNamespace(holds_back=lambda message: False)
         self.callback = partial(self._deliver, self.callback)
         self._resumed = asyncio.Event()
-
-    async def _wait_for_room(self, message: Any) -> None:
-        """There is room."""
 
 
 class Queue:
