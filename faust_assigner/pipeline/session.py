@@ -55,7 +55,7 @@ def spark_session(
     """
     if _held:
         return _held[-1]
-    # Local workers must run this interpreter; on a cluster the submitter may set another one.
+    # Local workers must run this interpreter; on a cluster the submitter may set a different interpreter.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     from pyspark.sql import SparkSession

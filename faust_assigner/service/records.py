@@ -191,4 +191,4 @@ class Ended(Enum):
     LEASE_LOST = "the registration could not be renewed: stop processing and register again"
     DRAINED = "all partitions are handed over: shut down"
     CLOSED = "the consumer closed it"
-    STOPPING = "this instance is stopping: register with another one"
+    STOPPING = "this instance is stopping: register with a different instance"

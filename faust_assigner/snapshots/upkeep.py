@@ -223,7 +223,7 @@ class _Sweeper:
                 self._drop_leftover(folder, in_use, found.problem or "unfinished")
 
     def _drop(self, folder: str, in_use: Collection[str], reason: str) -> None:
-        """Remove a snapshot's files, but for those that a later snapshot lists."""
+        """Remove a snapshot's files, except the files that a later snapshot lists."""
         entries = self._storage.list(folder)
         unused = [entry for entry in entries if f"{folder}/{entry.name}" not in in_use]
         size = sum(entry.size for entry in unused if entry.name != MANIFEST_NAME)

@@ -36,7 +36,7 @@ name. The parts are:
 - `weights`, `ledger`, `metrics`: the parts of these names.
 - `stock`: comparisons with stock Faust only.
 
-The test is the one that fails if the name gets another meaning.
+The test fails if the meaning of the name changes.
 """
 COLUMNS = "\n| name | shape | part | why | test |\n| --- | --- | --- | --- | --- |\n"
 

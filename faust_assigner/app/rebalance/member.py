@@ -13,7 +13,7 @@ from yarl import URL
 
 import faust_assigner
 from faust_assigner.app import settings
-from faust_assigner.app.rebalance.memory_file import Former
+from faust_assigner.app.rebalance.memory_file import FormerPartitions
 from faust_assigner.app.rebalance.positions import positions_of
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.app.rebalance.warming import takes_part
@@ -124,7 +124,7 @@ def said_by(
     memory: Memory,
     tables: TableFacts,
     topics: Collection[str],
-    former: Callable[[], Former] = Former,
+    former: Callable[[], FormerPartitions] = FormerPartitions,
     overdue: Claims | None = None,
     *,
     holds: bool = False,

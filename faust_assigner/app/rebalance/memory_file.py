@@ -43,7 +43,7 @@ MOST_BYTES = UNPACKED_BYTES
 
 
 @dataclass(frozen=True)
-class Former:
+class FormerPartitions:
     """A member's partitions in ``generation``, before its process ended; -1 and empty if unknown.
 
     ``offers`` are the capacity, the rack and a digest of the subscription, as the leader knew them;
@@ -66,7 +66,7 @@ def offers_of(said: JoinData | None, wanted: Sequence[str]) -> dict[str, object]
 def has_other_offers(
     said: JoinData | None,
     wanted: Sequence[str],
-    former: Former,
+    former: FormerPartitions,
     *,
     generation: int,
     planned: Collection[str],
@@ -94,16 +94,16 @@ class MemoryFile:
     def __init__(self, app: AppT, counters: Counter[str]) -> None:
         self._app = app
         self._counters = counters
-        self._former: Former | None = None
+        self._former: FormerPartitions | None = None
         self._failing = False
 
-    def former(self) -> Former:
+    def former(self) -> FormerPartitions:
         """Return the partitions of the last process here; cached after the first call."""
         if self._former is None:
             try:
                 self._former = read(self._path(), str(self._app.conf.id))
             except FileNotFoundError:
-                self._former = Former()
+                self._former = FormerPartitions()
             except Exception as exc:
                 self._counters["memories_ignored"] += 1
                 logger.warning(
@@ -111,7 +111,7 @@ class MemoryFile:
                     "move after a stop of all workers: %s",
                     exc,
                 )
-                self._former = Former()
+                self._former = FormerPartitions()
         return self._former
 
     def keep(
@@ -141,7 +141,7 @@ class MemoryFile:
         return Path(self._app.conf.appdir) / NAME
 
 
-def read(path: Path, app_id: str) -> Former:
+def read(path: Path, app_id: str) -> FormerPartitions:
     """Read the file, at most ``MOST_BYTES`` + 1 bytes. Raises MetadataRefused or OSError."""
     # Non-blocking: the path may be a pipe without a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -157,7 +157,7 @@ def read(path: Path, app_id: str) -> Former:
         raise MetadataRefused(f"{path} has no generation")
     actives, _ = read_stock_claims({"actives": said.get("actives"), "standbys": {}})
     offers = said.get("offers")
-    return Former(generation, actives, offers if isinstance(offers, dict) else {})
+    return FormerPartitions(generation, actives, offers if isinstance(offers, dict) else {})
 
 
 def write(

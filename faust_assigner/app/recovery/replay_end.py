@@ -32,7 +32,7 @@ class ReplayEnd:
         self._fetched: dict[TP, int] = {}
 
     def begin(self) -> None:
-        """Forget the partitions of the last recovery: another one begins."""
+        """Forget the partitions of the last recovery, because a new recovery begins."""
         self._fetched = {}
 
     async def look(

@@ -108,7 +108,7 @@ async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:
 async def _topics(
     call: Call, request: MetadataRequest, wanted: Sequence[Wanted] | None, barred: frozenset[str]
 ) -> list[Values]:
-    """Return the topics; the error for those that the peer may not describe, or could not create.
+    """Return the topics; an error for each topic that the peer may not describe or create.
 
     A request for all topics (``wanted`` is None) returns only the topics that the peer may describe.
     """

@@ -183,7 +183,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> Values:
             return {"error_code": ErrorCode.coordinator_not_available}
         event = EndAndBump(*producer, fresh_id)
     error = _ask(call, END_TXN, transactional_id, event)
-    # Read before the wait for the disk: meanwhile a new producer may fence this one.
+    # Read before the wait for the disk: meanwhile a new producer may fence this producer.
     ended = call.node.transactions.get(transactional_id)
     if error is ErrorCode.none:
         error = await _flush(call, transactional_id)

@@ -53,6 +53,6 @@ class TargetComputer:
         work.add_done_callback(finished)
 
     def close(self) -> None:
-        """Cancel the waiting computations and wait for the one that runs."""
+        """Cancel the waiting computations and wait for the running computation."""
         self._loop = None
         self._thread.shutdown(cancel_futures=True)

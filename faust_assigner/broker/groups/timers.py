@@ -27,7 +27,7 @@ class GroupTimers:
         self.serve_first: ServeFirst = lambda call: call()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start all timers, including those that were set before."""
+        """Start all timers, including the timers that were set before the call."""
         self._loop = loop
         for key, when in self._waiting.items():
             self.set(key, when)

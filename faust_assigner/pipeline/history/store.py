@@ -98,7 +98,7 @@ class Store:
         if not self.folder.exists(MANIFEST):
             if self.folder.exists("report.json"):
                 raise ConfigError(
-                    f"{self.url} holds a history of an earlier version, which this one cannot add to: "
+                    f"{self.url} holds a history of an earlier version, which this version cannot extend: "
                     "give an empty --out"
                 )
             return Manifest()
@@ -136,9 +136,7 @@ class Store:
         First removes the files that a dead run left.
         """
         self.tidy(manifest)
-        self.folder.write(
-            REPLACING, b"files of two versions may stand here until this one is gone\n"
-        )
+        self.folder.write(REPLACING, b"files of two versions may be here until this file is gone\n")
 
     def tidy(self, manifest: Manifest) -> None:
         """Complete the last steps of a run that died: remove its files and the mark of :meth:`begin`."""

@@ -12,7 +12,7 @@ import pytest
 import faust_assigner
 from faust_assigner.app.rebalance import member
 from faust_assigner.app.rebalance.member import Memory, remember, said_by, user_data
-from faust_assigner.app.rebalance.memory_file import Former
+from faust_assigner.app.rebalance.memory_file import FormerPartitions
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.settings import table as settings_table
 from faust_assigner.wire.answer import Answer
@@ -58,7 +58,7 @@ class Told:
 
     def say(self, memory: Memory, **more: Any) -> JoinData:
         """Return the member's metadata."""
-        former = Former(4, {"orders": Runs.of([7])})
+        former = FormerPartitions(4, {"orders": Runs.of([7])})
         return said_by(self.app, memory, TABLES, TOPICS, lambda: former, **more)
 
 

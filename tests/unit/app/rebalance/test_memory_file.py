@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.rebalance import memory_file
-from faust_assigner.app.rebalance.memory_file import MOST_BYTES, NAME, Former, MemoryFile
+from faust_assigner.app.rebalance.memory_file import MOST_BYTES, NAME, FormerPartitions, MemoryFile
 from faust_assigner.wire.bounded import LARGEST_INT
 
 OWNED = {"orders": [0, 1, 7], "shop-totals-changelog": range(3)}
@@ -42,7 +42,7 @@ def test_the_next_process_is_told_what_the_last_one_owned(tmp_path: Path) -> Non
 def test_the_first_process_remembers_nothing(tmp_path: Path) -> None:
     """A missing file is no problem."""
     file = file_of(tmp_path)
-    assert file.former() == Former()
+    assert file.former() == FormerPartitions()
     assert not counters(file)
 
 
@@ -67,7 +67,7 @@ def test_whose_memory_it_is(tmp_path: Path) -> None:
     """The file of a different app in a shared folder is ignored."""
     file_of(tmp_path, "other").keep(7, OWNED)
     file = file_of(tmp_path)
-    assert file.former() == Former()
+    assert file.former() == FormerPartitions()
     assert counters(file) == {"memories_ignored": 1}
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_taken_counts_as_none(
     """The problem is logged once and counted, without the file's bytes."""
     (tmp_path / NAME).write_bytes(HOSTILE[name])
     file = file_of(tmp_path)
-    assert file.former() == file.former() == Former()
+    assert file.former() == file.former() == FormerPartitions()
     assert counters(file) == {"memories_ignored": 1}
     assert [len(record.getMessage()) < 400 for record in caplog.records] == [True]
 
@@ -125,7 +125,7 @@ def test_what_is_no_file_is_not_waited_for(make: Any, tmp_path: Path) -> None:
     """A pipe without a writer, a folder and an endless device are no files."""
     make(tmp_path / NAME)
     file = file_of(tmp_path)
-    assert file.former() == Former()
+    assert file.former() == FormerPartitions()
     assert counters(file) == {"memories_ignored": 1}
 
 
@@ -204,4 +204,4 @@ def test_the_next_process_is_told_what_the_leader_knew_of_the_last_one(tmp_path:
         (tmp_path / NAME).write_text(json.dumps({**GOOD, "offers": wrong}))
         assert file_of(tmp_path).former().offers == {}
     (tmp_path / NAME).write_text(json.dumps(GOOD))
-    assert file_of(tmp_path).former() == Former(7, file_of(tmp_path).former().actives)
+    assert file_of(tmp_path).former() == FormerPartitions(7, file_of(tmp_path).former().actives)
