@@ -291,7 +291,11 @@ def test_a_member_whose_work_raises_leaves_and_says_so(
         play(story())
     assert len(coordinator.times("LeaveGroup")) == 1
     assert (where == "on_revoked") or work.told[-1][1] == "revoked"
-    assert [record.getMessage() for record in caplog.records if "stops after an error:" in record.getMessage()]
+    assert [
+        record.getMessage()
+        for record in caplog.records
+        if "stops after an error:" in record.getMessage()
+    ]
 
 
 def test_an_error_just_before_a_round_is_not_forgotten(coordinator: Coordinator) -> None:
