@@ -162,9 +162,10 @@ class ChangelogGuard:
         self._under_way.clear()
 
     def _guard_producer(self) -> None:
-        sender = getattr(getattr(self._app.producer, "_producer", None), "_sender", None)
+        producer: Any = getattr(self._app.producer, "_producer", None)
+        sender = getattr(producer, "_sender", None)
         # Not for an idempotent producer: it needs every batch of a sequence.
-        if sender is None or sender._txn_manager is not None or hasattr(sender, _MARK):
+        if sender is None or producer._txn_manager is not None or hasattr(sender, _MARK):
             return
         setattr(sender, _MARK, self._fence)
         sender.client = MembersClient(sender.client, self._fence, self._is_changelog)

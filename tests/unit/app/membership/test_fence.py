@@ -327,12 +327,12 @@ class Consumer(RepairedConsumer):
     """A consumer with its fence and the guard of its changes alone."""
 
     def __init__(self, *, in_transaction: bool = False) -> None:
-        sender = SimpleNamespace(_txn_manager=None, client="client", _send_produce_req="send")
+        sender = SimpleNamespace(client="client", _send_produce_req="send")
         self.sender = sender
         self.soon: list[Any] = []
         self.given_up = 0
         producer = SimpleNamespace(
-            send_soon=self.soon.append, _producer=SimpleNamespace(_sender=sender)
+            send_soon=self.soon.append, _producer=SimpleNamespace(_sender=sender, _txn_manager=None)
         )
         self.app: Any = SimpleNamespace(
             in_transaction=in_transaction,
@@ -434,7 +434,7 @@ async def test_a_producer_with_a_fence_of_its_own_is_left_as_it_is(
 ) -> None:
     """An idempotent producer would miss a batch in its sequence."""
     made.app.in_transaction = is_transactional
-    made.sender._txn_manager = "manager" if is_idempotent else None
+    made.app.producer._producer._txn_manager = "manager" if is_idempotent else None
     for _ in range(2):
         made._join()
     assert isinstance(made.sender.client, MembersClient) == is_guarded
