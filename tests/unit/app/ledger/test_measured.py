@@ -264,7 +264,7 @@ def test_the_member_id_is_the_group_s_or_the_worker_s_url() -> None:
         (coordinated(SimpleNamespace(member_id="")), "http://me"),
         (coordinated(SimpleNamespace(member_id="m-7")), "m-7"),
     ):
-        assert _member_id(SimpleNamespace(consumer=consumer, conf=conf)) == found
+        assert _member_id(SimpleNamespace(_consumer=consumer, conf=conf)) == found
 
 
 def coordinated(coordinator: Any) -> Any:
