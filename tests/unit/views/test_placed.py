@@ -274,7 +274,7 @@ def _even() -> Placed:
 def test_an_unknown_topic_or_partition_is_an_error() -> None:
     """The error names the topic and its partitions."""
     made = placed()
-    with pytest.raises(KeyError, match="no member subscribes to 'x'"):
+    with pytest.raises(KeyError, match="no member subscribes to topic 'x'"):
         explain(made, "x", 0)
     for number in (-1, 2):
         with pytest.raises(IndexError, match=rf"'s' has partitions 0\.\.1, not {number}"):
