@@ -246,7 +246,10 @@ def test_ledger_that_says_nothing_leaves_the_history_that_stands(
     before = (tmp_path / "out" / "report.json").read_bytes()
     for nothing in (empty, refused):
         failed = command("--ledger", str(nothing), "--out", out)
-        assert (failed.exit_code, "say nothing" in failed.output) == (1, True), failed.output
+        assert (failed.exit_code, "no line of the ledgers is accepted" in failed.output) == (
+            1,
+            True,
+        ), failed.output
         assert (tmp_path / "out" / "report.json").read_bytes() == before
     assert command("--ledger", str(empty), "--out", out, "--allow-empty").exit_code == 0
     # The empty ledger is accepted, and the existing days are kept.
