@@ -1,4 +1,4 @@
-"""The modules that depend on Faust: the assignor, its fixup, and the repairs around a rebalance."""
+"""The modules that depend on Faust: the assignor, its fixup, and the repairs of a rebalance."""
 
 from faust_assigner.settings.extras import needs
 

@@ -1,11 +1,11 @@
-"""PartitionAssignor: the methods that Faust and aiokafka call, on top of our planner.
+"""PartitionAssignor: the assignor with the methods that Faust and aiokafka call.
 
     app = faust.App("shop", PartitionAssignor="faust_assigner:PartitionAssignor")
 
 aiokafka calls ``metadata`` when this member joins, ``assign`` on the leader, and ``on_assignment``
-on every member. They run on the consumer's thread. They never raise, because aiokafka would then
-leave the worker alive without partitions. Faust's router, tables and producers call the other
-methods from the app's thread.
+on each member. These methods run on the consumer's thread. They never raise: after an error
+aiokafka would leave the worker alive without partitions. Faust's router, tables and producers call
+the other methods from the app's thread.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     """One app's assignor; Faust creates it as ``PartitionAssignor(app, replicas=N)``.
 
     ``counters`` counts problems for the operator (see
-    :mod:`faust_assigner.app.rebalance.findings`). ``weights_provider`` returns the weights of
-    partitions and is called at each round that this member leads. It may be any callable without
-    arguments; None means equal weights. ``awaited`` are the standbys that a follow-up round waits
-    for, ``overdue`` the standbys that took too long.
+    :mod:`faust_assigner.app.rebalance.findings`). ``weights_provider`` is called without arguments
+    in each round that this member leads, and returns the weights of partitions. If it is None, all
+    partitions weigh the same. ``awaited`` contains the standbys for which a follow-up round waits,
+    ``overdue`` the standbys that took too long.
     """
 
     def __init__(self, app: AppT, replicas: int = 0) -> None:
@@ -69,21 +69,21 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._memory = Memory()
         self._memory_file = MemoryFile(app, self.counters)
         self.awaited = Awaited()
-        self.read_to: Mapping[TP, int] = {}  # offsets of caught-up copies
+        self.read_to: Mapping[TP, int] = {}  # offsets of standbys that have caught up
         self.overdue: frozenset[TP] = frozenset()
         self._claimed: JoinData | None = None  # the metadata of the last join
         self._wanted: list[str] = []  # the subscription of the last join
         self.holds = False  # whether partitions are processed during the next round
         self.stops_nobody = False  # whether the last round was cooperative
         self.leaves = False  # whether this member gives its partitions away
-        self.is_unheard = False  # whether the leader knows outdated offers of this member
+        self.is_unheard = False  # whether the leader has not read this member's new metadata
         self.cooperative = False  # whether this member offers cooperative rounds
         if hasattr(app, "_new_consumer"):
             warn_without_fixup(app)
 
     @property
     def name(self) -> str:
-        """The name of the protocol that all members of a group must share."""
+        """The assignor's protocol name, which all members of a group must share."""
         return "faust"
 
     @property
@@ -93,7 +93,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all members of the last round were ours and so understand more than stock."""
+        """Whether all members of the last round used this assignor, not stock Faust's."""
         return self._memory.answer is not None and self._memory.answer.is_uniform
 
     @property
@@ -115,10 +115,10 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             return False
 
     def on_decision(self, observer: Observer) -> Observer:
-        """Call ``observer(inputs, plan)`` after each decision of this member as leader.
+        """Call ``observer(inputs, plan)`` after each decision of this member as the leader.
 
         The calls run in order on a separate thread. Decisions are dropped if the observer is slow.
-        Errors of the observer are logged. Usable as a decorator.
+        Errors of the observer are logged. The method may be used as a decorator.
         """
         return self.decisions.connect(observer)
 
@@ -142,7 +142,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return ConsumerProtocolMemberMetadata(self.version, wanted, packed)
 
     def look_at_files(self, topics: Collection[str]) -> None:
-        """Read the files that ``metadata()`` is about to need; in any thread, without changes."""
+        """Read the files that ``metadata()`` needs and cache their offsets; in any thread."""
         try:
             self._say(sorted(topics))
         except Exception as exc:
@@ -184,7 +184,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         findings.say_taken(memory, self._claimed, self.app)
 
     def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
-        """Return the partitions that stay here and whose transaction ends nevertheless.
+        """Return the partitions that this member keeps although their transaction ends.
 
         The changelogs of global tables are never included. Their offsets are in no transaction, and
         streams that keep running read the table.
@@ -203,8 +203,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return read_answer(assignment, kafkas=kafkas, before=self._memory)
 
     def _keep(self, memory: Memory) -> None:
-        # A stopping worker may join one more round while other workers stop too. The partitions of
-        # such a round are not remembered, because the worker gets them only for a moment.
+        # While all workers stop, a stopping worker may join one more round. Do not store the
+        # partitions of this round, because the worker owns them only for a moment.
         if not self.app.should_stop:
             said = offers_of(self._claimed, self._wanted)
             known = self._memory_file.former().offers if self.is_unheard else said
@@ -217,7 +217,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         cluster: ClusterMetadata,
         member_metadata: Mapping[str, ConsumerProtocolMemberMetadata],
     ) -> Answers:
-        """Return every member's assignment; partition counts are read from ``cluster``."""
+        """Return each member's assignment; partition counts are read from ``cluster``."""
         return self.leading.lead(cluster, member_metadata)
 
     @property
@@ -228,11 +228,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     # -- called by tables, producers and the router
 
     def assigned_actives(self) -> set[TP]:
-        """Return the partitions that this member owns; for a global table's changelog, all."""
+        """Return the partitions that this member owns, with all partitions of global tables."""
         return set(self._memory.active_tps)
 
     def assigned_standbys(self) -> set[TP]:
-        """Return the changelog partitions that this member follows as a standby."""
+        """Return the changelog partitions of which this member has a standby."""
         return set(self._memory.standby_tps)
 
     def is_active(self, tp: TP) -> bool:
@@ -245,7 +245,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     @property
     def decision_id(self) -> str:
-        """The id of the decision on this member's assignment, as in the ledger; "" if unknown."""
+        """The ledger's id of the decision that made this member's assignment; "" if unknown."""
         return self._memory.answer.decision_id if self._memory.answer is not None else ""
 
     def group_for_topic(self, topic: str) -> int:
@@ -293,5 +293,5 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return self._memory.owner_of(tp, of_tables=True)
 
     def standbys_of(self, tp: TP) -> tuple[URL, ...]:
-        """Return the workers that keep a copy of ``tp``, as far as the leader named them."""
+        """Return the workers that keep a copy of ``tp``; empty if the leader did not list them."""
         return self._memory.standbys_of(tp)

@@ -1,17 +1,17 @@
-"""Puts one app's parts together: the classes that replace Faust's, then the services and hooks.
+"""The composition of one app's parts: the classes that replace Faust's, then the services and hooks.
 
-One class of ours replaces each class of Faust. No object changes its class later.
+One class of this package replaces each class of Faust that needs changes. No object changes its class
+later. An app may have its own subclasses of Faust's classes. Then the class in use derives from this
+package's class and from the app's class (:func:`over`).
 
-An app's own classes stay below ours (:func:`over`):
-
-- The settings ``TableManager``, ``Stream`` and ``Router`` name classes, and so do ``Table``,
+- Settings of the app contain its classes: ``TableManager``, ``Stream``, ``Router``, ``Table``,
   ``GlobalTable``, ``SetTable`` and ``SetGlobalTable``. A class that does not derive from Faust's
-  is refused with a ConfigError.
-- The transport names the classes of consumer and transaction manager in its class attributes. The
-  consumer class names the class of its thread in the attribute ``thread_class``. A consumer class
-  that overrides ``_new_consumer_thread()`` without this attribute is refused.
-- A flow control that exists already shares its state with ours.
-- An app with a different driver stays unrepaired, which is logged.
+  class is refused with a ConfigError.
+- Class attributes of the transport contain the classes of the consumer and the transaction manager.
+  The consumer's attribute ``thread_class`` contains the class of its thread. A consumer class that
+  overrides ``_new_consumer_thread()`` without this attribute is refused.
+- If the app already has a flow control, the new flow control shares its state.
+- An app with a different driver than aiokafka's stays unrepaired, which is logged.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ logger = get_logger(__name__)
 def repair(app: App) -> None:
     """Repair ``app``'s tables, streams, flow and consumer; a second call has no effect.
 
-    Call this before the app creates its consumer and its tables, as the fixup does when the
-    settings are known. A later call can only log that it came too late. Other apps of the process
-    are not changed. Raises HostMismatch.
+    Call this before the app creates its consumer and its tables; the fixup calls it when the
+    settings are final. A later call only logs that the app could not be repaired. Other apps of the
+    process are not changed. Raises HostMismatch.
     """
     if "repairs" in parts_of(app) or "repairs came late" in parts_of(app):
         return
@@ -84,7 +84,7 @@ def repair(app: App) -> None:
     demand({"repairs"})
     if not read_or_default(app, COOPERATIVE):
         logger.info("Rebalances are eager and stop all partitions: %s is off", COOPERATIVE.name)
-    # Not app.flow_control: Faust would create its own now and bind the event loop of this moment.
+    # Do not read app.flow_control: Faust would create its own, bound to the current event loop.
     app.flow_control = FlowControl(vars(app).get("flow_control"))
     is_exact = _chosen(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
     app.conf.Stream = over(
@@ -97,7 +97,10 @@ def repair(app: App) -> None:
 
 
 def ask_our_assignor(app: App) -> None:
-    """Make ``app``'s consumer join with the app's assignor, even without tables and standbys."""
+    """Make ``app``'s consumer join with the app's assignor, even without tables and standbys.
+
+    For such an app Faust uses aiokafka's round-robin assignor.
+    """
     if app._consumer is not None:
         logger.warning(
             "Too late to install the app's assignor: the app's consumer exists already; without "
@@ -112,15 +115,15 @@ def forward_requests(app: App) -> None:
 
     The setting ``FAUST_ASSIGNER_URLS`` lists the allowed URLs.
     """
-    if not issubclass(chosen := _chosen(app, "Router"), KeyRouter):  # which forwards likewise
+    if not issubclass(chosen := _chosen(app, "Router"), KeyRouter):  # KeyRouter has this check
         app.conf.Router = over(AllowlistRouter, chosen)
 
 
 def answer_requests(app: App) -> None:
     """Make ``app`` answer requests for keys as an owner, or from copies (setting ``STALE_READS_S``).
 
-    Only the repairs know which partitions are restored. Call this after :func:`repair` and before
-    :func:`forward_requests`.
+    No effect without the repairs, which record the restored partitions. Call this after
+    :func:`repair` and before :func:`forward_requests`.
     """
     chosen = _chosen(app, "Router")
     if issubclass(chosen, KeyRouter) or "repairs" not in parts_of(app):
@@ -149,7 +152,7 @@ INSTALLERS: Final[dict[str, Callable[[App], object]]] = {
 
 
 def install(app: App, parts: Collection[str]) -> None:
-    """Install ``parts`` in ``app``, before it creates its consumer and its tables."""
+    """Install ``parts`` in ``app``; call this before the app creates its consumer and its tables."""
     sensors.install(app)
     for part, installer in INSTALLERS.items():
         if part in parts:
@@ -162,19 +165,18 @@ def install(app: App, parts: Collection[str]) -> None:
 
 
 def _add(app: App, part: str) -> None:
-    """Add ``part``, and make the app create its consumer with this part."""
+    """Note ``part`` as installed, and make the app create its consumer with this part."""
     parts = parts_of(app)
     if not parts & {"repairs", "driver_assignor"}:
-        # Not app.transport.Consumer here: a transport under construction may be reading the
-        # settings.
+        # Do not read app.transport here: a transport under construction may be reading the settings.
         app._new_consumer = partial(_new_consumer, app, app._new_consumer)
     parts.add(part)
 
 
 def _new_consumer(app: App, create: Callable[[], ConsumerT]) -> ConsumerT:
-    """Create the app's consumer with its parts; a consumer of a different driver gets a warning.
+    """Create the app's consumer with its parts; a consumer of a different driver logs a warning.
 
-    With the repairs, its producer gets the changes of ``consumer/produced_topics.py``. Raises
+    With the repairs, the app's producer gets the changes of ``consumer/produced_topics.py``. Raises
     ConfigError if the app got a different driver after the repairs.
     """
     parts, transport = parts_of(app), app.transport
@@ -200,7 +202,7 @@ def _new_consumer(app: App, create: Callable[[], ConsumerT]) -> ConsumerT:
 
 
 def _check_thread(consumer: type) -> None:
-    """Raise ConfigError if the app's own consumer makes a thread of a class that it does not name."""
+    """Raise ConfigError if the app's own consumer creates its thread without ``thread_class``."""
     made = consumer._new_consumer_thread  # type: ignore[attr-defined]
     if made is not driver.Consumer._new_consumer_thread and not (
         issubclass(consumer, (RepairedConsumer, AssigningConsumer))
@@ -213,7 +215,7 @@ def _check_thread(consumer: type) -> None:
 
 
 def _has_known_driver(app: App) -> bool:
-    """Return whether the app's future consumer is the consumer of Faust's aiokafka driver."""
+    """Return whether the app's consumer will be the consumer of Faust's aiokafka driver."""
     try:
         return issubclass(by_url(_chosen(app, "broker_consumer")[0]).Consumer, driver.Consumer)
     except ImportError:  # the app itself raises this when it starts
@@ -221,7 +223,7 @@ def _has_known_driver(app: App) -> bool:
 
 
 def _urls(app: App) -> str:
-    """Return the URLs of the app's broker, as text."""
+    """Return the URLs of the app's brokers, as text."""
     return ", ".join(map(str, _chosen(app, "broker_consumer")))
 
 
@@ -231,5 +233,5 @@ def _is_in_use(app: App) -> bool:
 
 
 def _chosen(app: App, setting: str) -> Any:
-    """Return a setting's value without Faust's bookkeeping, which would mark it as in use."""
+    """Return a setting's value; a normal read would make Faust mark the setting as in use."""
     return object.__getattribute__(app.conf, setting)

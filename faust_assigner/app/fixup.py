@@ -1,7 +1,7 @@
 """The fixup that Faust loads from the ``faust.fixups`` entry point: it installs an app's parts.
 
-Faust creates a fixup for every app of the process. The fixup has no effect unless the app's final
-settings name our assignor. Then all parts are installed, or the app does not start.
+Faust creates a fixup for each app of the process. The fixup has an effect only if the app's final
+settings name this package's assignor. Then all parts are installed, or the app does not start.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 PACKAGE = logging.getLogger(__name__.partition(".")[0])
 
-#: The part name of the assignor itself, see ``host/private_apis.py``.
+#: The name of the assignor as a part, see ``host/private_apis.py``.
 ASSIGNOR = "assignor"
 
-#: The parts of ``compose.py``, which is imported after the check of the host, and the page.
+#: The parts that ``compose.py`` installs, and the page. ``compose.py`` is imported after the host's
+#: check.
 PARTS: tuple[str, ...] = (
     "repairs",
     "driver_assignor",
@@ -42,12 +43,12 @@ PARTS: tuple[str, ...] = (
     "metrics",
     "page",
 )
-#: The parts that an app can work without; a missing part is logged.
+#: The parts without which an app can work; if such a part is left out, this is logged.
 OPTIONAL = frozenset({"metrics", "page"})
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]
-    """The fixup of one app; has no effect unless the app chose our assignor."""
+    """The fixup of one app; it has an effect only if the app chose this package's assignor."""
 
     def __init__(self, app: AppT) -> None:
         super().__init__(app)
@@ -69,13 +70,14 @@ class Fixup(FaustFixup):  # type: ignore[misc]
                 if "page" in parts:
                     import_module("faust_assigner.page.mount").install(app)
         except BaseException:
-            # A half-repaired app must not start: a caller that ignores this error meets it again.
+            # A half-repaired app must not start. Without conf the app fails again if the caller
+            # ignores this error.
             app.conf = None
             raise
 
 
 def chose_our_assignor(app: AppT) -> bool:
-    """Return whether the app's assignor is ours or derives from ours."""
+    """Return whether the app's assignor is this package's assignor or derives from it."""
     chosen = app.conf.PartitionAssignor
     return any(
         base.__module__.startswith("faust_assigner.") for base in getattr(chosen, "__mro__", ())
@@ -83,11 +85,11 @@ def chose_our_assignor(app: AppT) -> bool:
 
 
 def parts_that_fit(app: AppT) -> tuple[str, ...]:
-    """Return the parts to install.
+    """Return the parts to install; a part fits if the host has all names that the part needs.
 
-    With repairs, these are all of ``PARTS``, without the optional parts that do not fit the host.
-    Raises HostMismatch if a different part does not fit. Without repairs, these are the parts that
-    fit.
+    If the repairs are on, the result is all of ``PARTS`` without the optional parts that do not
+    fit. Raises HostMismatch then if a part that is not optional does not fit. If the repairs are
+    off, the result is the other parts that fit.
     """
     if settings.read_or_default(app, REPAIRS):
         demand({ASSIGNOR, *PARTS} - OPTIONAL)
@@ -115,9 +117,9 @@ class _Keeps(logging.Handler):
 
 @contextmanager
 def kept_until_start(app: AppT) -> Iterator[None]:
-    """Keep the package's log records if no handler exists yet; ``app`` logs them later.
+    """Keep the package's log records of the block if no log handler exists yet.
 
-    The app logs the kept records when it creates its consumer.
+    ``app`` logs the kept records when it creates its consumer, because logging is configured then.
     """
     if PACKAGE.hasHandlers():
         yield

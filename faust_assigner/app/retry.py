@@ -1,7 +1,7 @@
 """Retries while a broker does not answer: a step is repeated, and its wait is logged once a minute.
 
-Stock gives each step of a recovery one request timeout. It mistakes the timeout for a stop of the
-service and ends the recovery without a log line. The worker stays in the group, may lead the group,
+Stock Faust does not repeat a step of a recovery. After one request timeout it ends the recovery, as
+if the service were stopping, without a log line. The worker stays in the group, may lead the group,
 and never processes records again.
 """
 
@@ -26,7 +26,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 
 
 class RateLimitedLog:
-    """The times of log lines: each kind of problem is logged at once, then every minute."""
+    """A limit for log lines: each kind of problem is logged at once, then at most once a minute."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class RateLimitedLog:
         self.unsaid: dict[object, int] = {}
 
     def due(self, trouble: object) -> bool:
-        """Return whether to log ``trouble`` now, and note the call; ``unsaid`` counts refusals."""
+        """Return whether to log ``trouble`` now; ``unsaid`` counts the results that were False."""
         now = self._clock()
         if now - self._at.get(trouble, -SAY_EVERY_S) < SAY_EVERY_S:
             self.unsaid[trouble] = self.unsaid.get(trouble, 0) + 1
@@ -44,12 +44,12 @@ class RateLimitedLog:
 
 
 def pause_s(attempt: int) -> float:
-    """Return the seconds before attempt ``attempt + 1``, counted from 0: doubled up to 8 s."""
+    """Return the seconds to wait after attempt ``attempt`` (from 0): 0.5 s, doubled up to 8 s."""
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
 
 
 def is_silence(error: BaseException) -> bool:
-    """Return whether ``error`` means that a broker did not answer (yet); a retry may succeed."""
+    """Return whether ``error`` is temporary: a broker did not answer, so a retry may succeed."""
     return isinstance(error, (TimeoutError, ConnectionError, KafkaTimeoutError)) or (
         isinstance(error, KafkaError) and bool(error.retriable)
     )

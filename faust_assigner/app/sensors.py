@@ -1,7 +1,7 @@
-"""Calls each hook of an app's sensors for the sensors that have this hook.
+"""A faster delegate of an app's sensors: each hook is called only for the sensors that implement it.
 
-Faust calls every hook of every sensor, and a record passes nine hooks. The ledger has three of them, and
-the metrics none.
+Faust calls every hook of every sensor, and a record passes nine hooks. The ledger's sensor
+implements three of these hooks, and the sensor of the metrics none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from faust.sensors.base import SensorDelegate
 if TYPE_CHECKING:
     from faust.types.app import AppT
 
-#: Hook in the path of records -> the hooks that demand its result.
+#: Hook that is called for records -> the hooks that get its result as an argument.
 HOOKS: Final[dict[str, tuple[str, ...]]] = {
     "on_message_in": (),
     "on_message_out": (),
@@ -30,9 +30,10 @@ HOOKS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class SensorsByHook(SensorDelegate):  # type: ignore[misc]
-    """Faust's delegate, with a delegate of Faust's for each hook in ``HOOKS``.
+    """Faust's delegate of sensors, with a separate delegate for each hook in ``HOOKS``.
 
-    Streams and tables keep the bound methods of the hooks. So a method's sensors change in place.
+    Streams and tables keep references to the hooks' bound methods. So these methods stay the same when
+    sensors are added or removed; only the sensors of their delegates change.
     """
 
     def __init__(self, app: AppT, sensors: object = ()) -> None:
@@ -44,12 +45,12 @@ class SensorsByHook(SensorDelegate):  # type: ignore[misc]
         self._sort()
 
     def add(self, sensor: Any) -> None:
-        """Add a sensor."""
+        """Add a sensor, also to the delegates of the hooks that it implements."""
         super().add(sensor)
         self._sort()
 
     def remove(self, sensor: object) -> None:
-        """Remove a sensor."""
+        """Remove a sensor, also from the delegates of the hooks."""
         super().remove(sensor)
         self._sort()
 
@@ -60,11 +61,11 @@ class SensorsByHook(SensorDelegate):  # type: ignore[misc]
 
 
 def _has(sensor: object, hook: str) -> bool:
-    """Whether the sensor does more at this hook than Faust's base class, which does nothing."""
+    """Return whether the sensor implements this hook: Faust's base class does nothing."""
     return getattr(getattr(sensor, hook), "__func__", None) is not getattr(Sensor, hook)
 
 
 def install(app: AppT) -> None:
-    """Make ``app`` call its sensors by hook; call it before the app makes streams or tables."""
+    """Replace the sensor delegate of ``app``; call this before the app creates streams or tables."""
     if not isinstance(app.sensors, SensorsByHook):
         app.sensors = SensorsByHook(app, app.sensors)

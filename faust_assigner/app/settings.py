@@ -1,4 +1,4 @@
-"""The package's settings of one app: see :mod:`faust_assigner.settings.table`."""
+"""Functions that read this package's settings of one app (:mod:`faust_assigner.settings.table`)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ T = TypeVar("T")
 
 
 def read(app: AppT, setting: Setting[T]) -> T:
-    """Return a setting from ``app``'s keyword, environment or the default. Raises ConfigError."""
+    """Return a setting from a keyword of ``app``, its environment, or the setting's default.
+
+    Raises ConfigError for an invalid value.
+    """
     conf, name = app.conf, setting.name
-    # The name with Faust's env_prefix, which conf.getenv adds, comes before the bare name.
+    # The variable with Faust's env_prefix, which conf.getenv adds, has priority over the bare name.
     said = next(
         (value for value in (conf.getenv(name), conf.env.get(name)) if value is not None), ""
     )
@@ -45,7 +48,10 @@ def read(app: AppT, setting: Setting[T]) -> T:
 
 
 def keywords(app: AppT) -> Mapping[str, object]:
-    """Return the keywords of the app and its configuration source; Faust drops unknown keywords."""
+    """Return all keywords of the app and of its configuration source.
+
+    ``app.conf`` is not enough: Faust drops the keywords that it does not know.
+    """
     given: Mapping[str, object] = getattr(app, "_default_options", ("", {}))[1]
     source = getattr(app, "_config_source", None)
     if not source:
@@ -54,13 +60,13 @@ def keywords(app: AppT) -> Mapping[str, object]:
 
 
 def check_names(app: AppT) -> None:
-    """Raise ConfigError if a keyword or a variable with our prefix is not a setting."""
+    """Raise ConfigError if a keyword or variable with this package's prefix is not a setting."""
     check_keywords({*keywords(app), *vars(app.conf)})
     check_environment(app.conf.env, env_prefix=app.conf.env_prefix)
 
 
 def check_heartbeat(app: AppT) -> None:
-    """Raise ConfigError if the member's session ends before its next heartbeat."""
+    """Raise ConfigError if the session timeout is not longer than the heartbeat interval."""
     interval_s, session_s = app.conf.broker_heartbeat_interval, app.conf.broker_session_timeout
     if interval_s >= session_s:
         raise ConfigError(
@@ -71,12 +77,15 @@ def check_heartbeat(app: AppT) -> None:
 
 
 def read_or_default(app: AppT, setting: Setting[T]) -> T:
-    """Return a setting as :func:`read`, or log an error and return the default if it is invalid."""
+    """Return a setting as :func:`read` does; if it is invalid, log an error and use the default."""
     return or_default(lambda app: read(app, setting), app, setting.default, setting.shown)
 
 
 def instance_id(app: AppT) -> str | None:
-    """Return Faust's ``consumer_group_instance_id``, kept across restarts. Raises ConfigError."""
+    """Return Faust's setting ``consumer_group_instance_id``; None for a dynamic member.
+
+    Raises ConfigError for an invalid value.
+    """
     value = app.conf.consumer_group_instance_id
     try:
         return read_label(value, "consumer_group_instance_id") if value else None
@@ -85,9 +94,9 @@ def instance_id(app: AppT) -> str | None:
 
 
 def or_default(read_it: Callable[[Any], T], app: AppT, default: T, shown: str = "") -> T:
-    """Return ``read_it(app)``; if the setting is invalid, log this and return ``default``.
+    """Return ``read_it(app)``; if it raises ConfigError, log the error and return ``default``.
 
-    The log line shows the default as ``shown``.
+    ``shown`` is the text of the default in the log line.
     """
     try:
         return read_it(app)

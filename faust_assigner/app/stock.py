@@ -1,8 +1,8 @@
-"""Faust's stock assignor as a plain function, for comparisons: the same algorithm without an app.
+"""Faust's own (stock) assignor as a plain function, for comparisons without an app or a broker.
 
-The function runs ``faust.assignor.copartitioned_assignor`` over the groups of Faust's own leader
-(equal partition counts and equal subscribers). The claims of each member are its previous
-assignment. No broker is necessary.
+The function forms groups of topics as Faust's leader does, by equal partition counts and equal
+subscribers. It runs ``faust.assignor.copartitioned_assignor`` for each group. The claims of each
+member are its previous assignment.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from faust.assignor.copartitioned_assignor import CopartitionedAssignor
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.model import Claims, Member
 
-#: The maximum of evictions. Faust's standby step can loop for ever; a real group would hang.
+#: The maximum number of evictions: Faust's placement of standbys may loop for ever, and a real
+#: group would then hang.
 MAX_EVICTIONS = 100_000
 
 
 class StockLivelock(FaustAssignerError, RuntimeError):
-    """Faust's own algorithm did not terminate on this input."""
+    """Raised if Faust's algorithm does not end for this input."""
 
 
 @dataclass(frozen=True)
 class StockPlan:
-    """The stock assignor's answer, in the shape of :class:`faust_assigner.Plan`."""
+    """The stock assignor's result, with the same methods as :class:`faust_assigner.Plan`."""
 
     owned: Mapping[str, Mapping[str, Sequence[int]]]
     spare: Mapping[str, Mapping[str, Sequence[int]]]
@@ -63,11 +64,10 @@ def stock_plan(
     changelogs: Sequence[str],
     weights: object = None,
 ) -> StockPlan:
-    """Return Faust 0.15.3's answer for ``members``.
+    """Return the assignment of Faust 0.15.3 for ``members``.
 
-    Weights, racks, capacities and generations have no effect.
-
-    Raises StockLivelock. Cost: Faust's own, about 1 ms for 6 members and 60 partitions.
+    Weights, racks, capacities and generations have no effect. Raises StockLivelock if Faust's
+    algorithm does not end. Cost: about 1 ms for 6 members and 60 partitions.
     """
     owned: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
     spare: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
@@ -110,7 +110,7 @@ def _previous(member: Member, topics: Sequence[str], count: int) -> Copartitione
 
 
 def _claimed(claims: Claims, topics: Sequence[str], count: int) -> set[int]:
-    """Return the first non-empty claim among the topics, as Faust does."""
+    """Return the claim on the first topic with a claim, as Faust does; empty without any."""
     for topic in topics:
         numbers = {int(number) for number in claims.get(topic, ()) if 0 <= int(number) < count}
         if numbers:

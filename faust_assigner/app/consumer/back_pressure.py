@@ -1,4 +1,4 @@
-"""Back pressure: hold back records while too many table changes wait to be written to the stores."""
+"""Back pressure: hold records back while too many table changes wait to be written to the stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 
-#: Seconds between two checks whether there is room again.
+#: Seconds between two checks whether enough waiting changes have been written.
 LOOK_S = 0.005
 
 #: The longest time in seconds that a record is held back: an agent may need it to finish an earlier record.
@@ -28,11 +28,14 @@ class BackPressure:
         self._tables = consumer.app.tables
 
     def holds_back(self, message: Message) -> bool:
-        """Whether a record must wait; called for each record, so Faust's set of topics is read last."""
+        """Return whether a record must wait. Changelog records never wait.
+
+        The function is called for each record, so it reads Faust's set of topics last.
+        """
         return self._usage.is_full and message.tp.topic not in self._tables.changelog_topics
 
     async def wait_for_room(self) -> None:
-        """Wait until changes are written, which under transactions needs a commit."""
+        """Wait until enough changes are written, up to ``LONGEST_S``; with transactions, commit first."""
         deadline = monotonic() + LONGEST_S
         if self._consumer.in_transaction:
             await self._consumer.commit()
@@ -41,6 +44,6 @@ class BackPressure:
 
 
 async def told() -> None:
-    """Wait two steps of the loop, so that the producer's pending delivery callbacks reach the stores."""
+    """Wait two steps of the event loop, in which the producer's pending delivery callbacks run."""
     for _ in range(2):
         await asyncio.sleep(0)

@@ -1,7 +1,8 @@
-"""Batches of ``Stream.take`` under ``exactly_once``: sends for a batch join a transaction, as for a record.
+"""Batches of ``Stream.take``: under ``exactly_once``, the records sent for a batch join a transaction.
 
-Stock's ``take`` reads in the background: the agent that gets the batch has no current event, so its sends
-belong to no transaction. A stock batch also mixes partitions, but each partition has its own transaction.
+Stock Faust's ``take`` reads in the background. The agent that gets the batch then has no current event,
+so the records that it sends belong to no transaction. A stock batch also mixes partitions, although each
+partition has its own transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 else:
     from faust.streams import Stream
 
-#: Seconds between two checks whether a commit waits for records of an unfinished batch.
+#: Seconds between two checks whether a commit or a rebalance waits for records of an incomplete batch.
 LOOK_S = 0.1
 
 
@@ -37,7 +38,7 @@ class Taken(NamedTuple):
 
 
 class Basket:
-    """Records that no agent has yet: at most ``most`` records in ``filling``, and complete ``batches``."""
+    """The records that wait for an agent: up to ``most`` in ``filling``, the others in ``batches``."""
 
     def __init__(self, stream: Stream, most: int) -> None:
         self.stream, self.most = stream, most
@@ -46,7 +47,10 @@ class Basket:
         self.full, self.room = asyncio.Event(), asyncio.Event()
 
     async def collect(self, value: object) -> object:
-        """Keep the current record, as a processor of the stream; wait while ``filling`` is full."""
+        """Add the current record to ``filling``; wait while ``filling`` is full.
+
+        The stream calls this method as one of its processors. Raises RuntimeError without a current event.
+        """
         event = self.stream.current_event
         if event is None:
             raise RuntimeError("take() needs a stream whose values are records")
@@ -60,7 +64,7 @@ class Basket:
         return value
 
     def make_batches(self) -> None:
-        """Make one batch for each partition, in the order of their first records."""
+        """Move the records from ``filling`` to one batch for each partition, the oldest record first."""
         by_partition: dict[TP, list[Taken]] = {}
         for taken in self.filling:
             by_partition.setdefault(taken.event.message.tp, []).append(taken)
@@ -70,7 +74,10 @@ class Basket:
         self.room.set()
 
     def next_batch(self) -> list[Taken]:
-        """Remove the first batch; drop records of earlier generations, which the next owner reads."""
+        """Remove the first batch and return its records of the current generation.
+
+        The current owners of the partitions read the records of earlier generations again.
+        """
         generation = self.stream.app.consumer_generation_id
         return [
             taken
@@ -80,18 +87,18 @@ class Basket:
 
 
 class TimelyStream(Stream):
-    """The stream, except under ``exactly_once``: a batch does not delay a round.
+    """The stream of an app without ``exactly_once``: an incomplete batch does not delay a rebalance.
 
-    Stock's ``take`` waits until its batch is full or ``within`` is over, while the round waits for the
-    records in the batch. An eager round waits for ever, a cooperative round until its own timeout.
+    Stock Faust's ``take`` waits until its batch is full or ``within`` is over. Meanwhile the rebalance waits
+    for the records in the batch: an eager rebalance for ever, a cooperative one until its timeout.
     """
 
     async def wait_for_stopped(
         self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
     ) -> bool:
-        """Wait for ``coros`` as ``take`` does; return early if a round or the shutdown waits for the records.
+        """Wait for ``coros`` as ``take`` does; return early if a rebalance or the shutdown waits.
 
-        ``take`` then returns the records that it has.
+        ``take`` then returns the records that it has read.
         """
         if not all(isinstance(event, asyncio.Event) for event in coros):
             return await super().wait_for_stopped(*coros, timeout=timeout)
@@ -99,7 +106,8 @@ class TimelyStream(Stream):
         end = loop.time() + want_seconds(timeout) if timeout else None
         while True:
             left = LOOK_S if end is None else max(0.0, min(LOOK_S, end - loop.time()))
-            await super().wait_for_stopped(*coros, timeout=left)  # True after a timeout as well
+            # Ignore the result, which is True after a timeout as well.
+            await super().wait_for_stopped(*coros, timeout=left)
             if any(event.is_set() for event in coros):
                 return False
             if (
@@ -110,7 +118,10 @@ class TimelyStream(Stream):
                 return True
 
     def _holds_up_a_round(self) -> bool:
-        """Whether a round or the shutdown waits for unfinished records (only with ``stream_wait_empty``)."""
+        """Return whether a rebalance or the shutdown waits for unfinished records.
+
+        They wait only with Faust's setting ``stream_wait_empty``.
+        """
         consumer = self.app.consumer
         if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
             return False
@@ -125,15 +136,17 @@ class TimelyStream(Stream):
 class TransactionalStream(Stream):
     """The stream under ``exactly_once``: a batch has records of one partition and sets the current event."""
 
-    #: Kept with the stream, which outlives a failed agent: the records already read are not lost.
+    #: The stream keeps the basket: a stream outlives a failed agent, so no record in the basket is lost.
     _basket: Basket | None = None
 
     def __aiter__(self) -> AsyncIterator[object]:
-        # An agent that acknowledges by itself may need later records first: do not hold its records back.
+        # Do not hold records back from an agent that acknowledges by itself: before it acknowledges a
+        # record, it may need a later one.
         if self.app.in_transaction and self.enable_acks:
             hold = self.app.consumer.transactions.held.hold_value
             if hold not in self._processors:
-                self._processors.insert(0, hold)  # before the senders: echo, through, group_by
+                # Put ``hold`` before the processors that send records: echo, through, group_by.
+                self._processors.insert(0, hold)
         return super().__aiter__()
 
     def take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
@@ -151,7 +164,7 @@ class TransactionalStream(Stream):
     def take_with_timestamp(
         self, max_: int, within: Seconds, timestamp_field_name: str
     ) -> AsyncGenerator[list[object], None]:
-        """Yield lists of values of one partition; store the record's timestamp in values that are dicts."""
+        """Yield lists of values of one partition; store the record's timestamp in values of type dict."""
         if not self.app.in_transaction:
             return super().take_with_timestamp(max_, within, timestamp_field_name)
 
@@ -173,7 +186,7 @@ class TransactionalStream(Stream):
     ) -> AsyncGenerator[list[object], None]:
         within_s = want_seconds(within) if within else None
         batches = self._hand_out(self._collected(max_), within_s, shown, by_hand)
-        self._active_agens.add(batches)  # closed with the stream
+        self._active_agens.add(batches)  # the stream closes these generators at its end
         return batches
 
     def _collected(self, most: int) -> Basket:
@@ -182,7 +195,7 @@ class TransactionalStream(Stream):
             self.enable_acks = False
             self.add_processor(self._basket.collect)
         self._basket.most = most
-        self._enable_passive(self.channel)  # no effect while the reader of a former agent runs
+        self._enable_passive(self.channel)  # no effect while a failed agent's reader runs
         return self._basket
 
     async def _hand_out(
@@ -213,7 +226,10 @@ class TransactionalStream(Stream):
                     await self.ack(taken.event)
 
     async def _fill(self, basket: Basket, within_s: float | None) -> None:
-        """Wait until ``basket`` is full, ``within_s`` is over, or a commit or revocation waits for it."""
+        """Wait until ``basket`` is full or ``within_s`` is over, in seconds (None: no limit).
+
+        Return early if a commit, a rebalance or the shutdown waits for records in the basket.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + within_s if within_s else None
         while not (self.should_stop or basket.full.is_set()):

@@ -1,4 +1,4 @@
-"""The offsets that may be committed, and the final commit before an eager round's revocation."""
+"""The offsets that may be committed, and the final commit before an eager rebalance revokes partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 
-#: Faust's states of a consumer that gives partitions away or takes partitions over; mode shows them.
+#: Faust's names of a consumer's states during a revocation and an assignment; mode shows them in its logs.
 PARTITIONS_REVOKED, PARTITIONS_ASSIGNED = "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED"
 
 
@@ -22,10 +22,10 @@ PARTITIONS_REVOKED, PARTITIONS_ASSIGNED = "PARTITIONS_REVOKED", "PARTITIONS_ASSI
 async def notify_and_commit(
     consumer: Consumer, notify: Callable[[set[TP]], Awaitable[None]], revoked: set[TP]
 ) -> None:
-    """Notify the app, which stops the streams and commits; the acknowledged offsets are kept.
+    """Have the app stop the streams and commit, while the acknowledged offsets are still known.
 
-    Stock Faust first forgets the acknowledged offsets and then calls the app, which waits for the streams
-    and commits. So the app finds no offset to commit, and the next owner repeats up to one commit interval.
+    Stock Faust removes the acknowledged offsets before the app commits. So the app has no offset to commit,
+    and the next owner processes the records of up to one commit interval again.
     """
     span = consumer.app._start_span_from_rebalancing("on_partitions_revoked")
     tell_app = traced_from_parent_span(span)(notify, partitions=revoked)
@@ -34,12 +34,12 @@ async def notify_and_commit(
         consumer._paused_partitions.difference_update(revoked)
         await tell_app(revoked)
         if not consumer.app.conf.stream_wait_empty:
-            # The app did not wait for the streams, so it did not commit; commit the acknowledged offsets.
+            # An app that does not wait for its streams does not commit either.
             await consumer.commit_and_end_transactions()
 
 
 def forget(consumer: Consumer, tps: Collection[TP]) -> None:
-    """Remove ``tps`` from the books of offsets."""
+    """Remove ``tps`` from Faust's tables of read, acknowledged and committed offsets."""
     for book in (
         consumer._gap,
         consumer._acked,
@@ -53,11 +53,11 @@ def forget(consumer: Consumer, tps: Collection[TP]) -> None:
 
 @contextmanager
 def before_unfinished_records(consumer: Consumer, tps: Collection[TP]) -> Iterator[None]:
-    """Hide the acknowledged offsets of ``tps`` that are not before every record in progress.
+    """Hide from a commit each acknowledged offset of ``tps`` that is after an unfinished record.
 
-    With ``concurrency``, later records may be done first. Stock Faust then commits past an unfinished
-    record in two cases: it is the next record to commit, or the first record of a partition without a
-    commit. A SIGKILL loses this record.
+    An agent with ``concurrency`` may finish later records first. Stock Faust then may commit past an
+    unfinished record. This happens if the record is the next one to commit, or the first record of a
+    partition without a commit. If the worker is killed then, this record is lost.
     """
     undone: dict[TP, int] = {}
     for message in list(consumer._unacked_messages):

@@ -1,13 +1,13 @@
-"""The committed offsets of a group, or an error; an offset that is unavailable is not reported as missing.
+"""The committed offsets of a group; if the broker cannot return them yet, the fetch raises an error.
 
 While a coordinator loads a group, it answers OffsetFetch with one error for the whole request and without
-offsets (since Kafka 0.10.2). aiokafka checks the errors of partitions only and takes each partition for
-uncommitted. So a worker that asked just after a broker's restart began again at the first record of the log,
-or at its own first read record.
+offsets (since Kafka 0.10.2). aiokafka checks only the errors of single partitions, so it treats each
+partition as uncommitted. After a broker's restart a worker therefore started again at the first record of
+the log, or at the first record that it had read.
 
-For its producer, a transaction has ended once the broker has recorded the end. The offsets in the transaction
-take effect a little later (KIP-447). aiokafka sends version 3 at most. The struct below is Kafka's own
-``OffsetFetchRequest.json`` at version 7, the first version with a request for stable offsets.
+A producer's transaction ends once the broker has recorded the end. The offsets in the transaction take
+effect a little later (KIP-447). Only OffsetFetch from version 7 on can wait for these stable offsets, and
+aiokafka sends version 3 at most. The struct below is version 7 of Kafka's ``OffsetFetchRequest.json``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNSTABLE_OFFSET_COMMIT, UNKNOWN_OFFSET = 88, -1
 
 
 class UnstableOffsetsError(errors.KafkaError):  # type: ignore[misc]
-    """A pending transaction commits offsets of these partitions; it ends within its timeout."""
+    """Raised while a pending transaction commits offsets of these partitions; the fetch is retried."""
 
     retriable = True
 
@@ -117,7 +117,7 @@ def _by_topic(tps: Collection[TP]) -> Iterator[tuple[str, Iterator[TP]]]:
 
 
 def ask_for_all(coordinator: GroupCoordinator) -> None:
-    """Have aiokafka's ``coordinator`` fetch committed offsets by :func:`committed`, for all callers."""
+    """Make aiokafka's ``coordinator`` fetch committed offsets with :func:`committed`."""
     if _MARK in vars(coordinator):
         return
     said = RateLimitedLog()
@@ -139,14 +139,15 @@ def ask_for_all(coordinator: GroupCoordinator) -> None:
 async def committed(
     coordinator: GroupCoordinator, tps: Collection[TP]
 ) -> dict[TP, OffsetAndMetadata]:
-    """The committed offsets of ``tps``, without partitions that have none. On the consumer's thread.
+    """Return the committed offsets of ``tps``, without uncommitted partitions.
 
-    Raises aiokafka's errors. While the coordinator loads the group, and while a transaction is about to
-    commit, the error is retriable, and aiokafka asks again.
+    Runs on the consumer's thread.
+    Raises aiokafka's errors. The error is retriable while the coordinator loads the group and while a
+    transaction is about to commit; aiokafka then repeats the request.
     """
     try:
         answer = await coordinator._send_req(_OffsetFetch(coordinator.group_id, tps))
-    except (errors.IncompatibleBrokerVersion, NotImplementedError):  # before Kafka 2.5
+    except (errors.IncompatibleBrokerVersion, NotImplementedError):  # a broker before Kafka 2.5
         by_topic = [(topic, [tp.partition for tp in some]) for topic, some in _by_topic(tps)]
         answer = await coordinator._send_req(OffsetFetchRequest(coordinator.group_id, by_topic))
     said = answer.to_object()

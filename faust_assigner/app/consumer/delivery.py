@@ -1,7 +1,8 @@
 """The delivery of fetched records to streams; records of paused and revoked partitions are dropped.
 
-Faust checks for a pause at each record of a batch. By the time of the check the partition may have been
-paused, restored and resumed, and its next record is an earlier one.
+Faust checks for a pause at each record of a batch. Before this check, the partition may have been
+paused, restored and resumed. Its next record is then an earlier record, so the records already
+fetched are dropped.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class Delivery:
-    """The records of ``consumer`` between the fetch and the streams, on the app's thread."""
+    """The delivery of the records that ``consumer`` has fetched; runs on the app's thread."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        #: The batch whose records are being handed to streams.
+        #: The fetched records, by partition, whose delivery to streams has begun.
         self._in_hand: Mapping[TP, list[Any]] = {}
-        #: The partition of the record that is being handed to streams.
+        #: The partition of the record that is being delivered.
         self._handing_out: TP | None = None
         #: The partitions that were wanted at the last check for missing records.
         self._looked_at: set[TP] = set()
 
     def is_wanted(self, tp: TP) -> bool:
-        """Return whether records of ``tp`` are wanted, now or once a queue has room; any thread."""
+        """Return whether to fetch records of ``tp``; may be called from any thread."""
         return tp not in self._consumer._paused_partitions and self._flows(tp)
 
     def _flows(self, tp: TP) -> bool:
-        """Return whether records of ``tp`` are wanted now; a client-only app has no assignment."""
+        """Return whether records of ``tp`` may be delivered; always in a client-only app."""
         consumer = self._consumer
         return (
             consumer.app.client_only
@@ -42,7 +43,7 @@ class Delivery:
         )
 
     def take(self, found: Mapping[TP, list[Any]]) -> Mapping[TP, list[Any]]:
-        """Return the batches of the partitions that are wanted now; they are delivered next."""
+        """Return ``found`` without paused and revoked partitions; these records are delivered next."""
         self._in_hand = {tp: batch for tp, batch in found.items() if self._flows(tp)}
         return self._in_hand
 
@@ -60,23 +61,23 @@ class Delivery:
             self._handing_out = None
 
     def is_handing_out(self, tps: Collection[TP]) -> bool:
-        """Whether a record of ``tps`` is being handed to streams."""
+        """Return whether a record of ``tps`` is being delivered."""
         return self._handing_out in tps
 
     def put_down(self, tps: Collection[TP]) -> None:
         """Drop the fetched records of ``tps`` that are not delivered yet.
 
-        Their delivery waits while an agent's queue is full. By then the partitions may be processed
-        again, from an earlier record.
+        Their delivery may wait for a full queue of an agent. Meanwhile the partitions may start again
+        from an earlier record, so a late delivery would be out of order.
         """
         for tp in self._in_hand.keys() & tps:
             self._in_hand[tp].clear()
 
     def verify(self, verify: Callable[[float, TP], None], now: float, tp: TP) -> None:
-        """Report a partition whose records do not arrive, if it was wanted at the last check, too.
+        """Run Faust's check for missing records if ``tp`` was wanted at the last check, too.
 
-        A paused partition is not fetched, and a new or resumed partition was not fetched before.
-        Faust counts the time from the start of the worker.
+        Faust counts the time without records from the worker's start. So it would report a paused
+        partition, which is not fetched, and a partition that is new or has just been resumed.
         """
         if not self.is_wanted(tp):
             self._looked_at.discard(tp)
@@ -86,7 +87,7 @@ class Delivery:
             self._looked_at.add(tp)
 
     def look_anew_at(self, tps: Collection[TP]) -> None:
-        """Report ``tps`` only after a further check."""
+        """Skip Faust's check of ``tps`` at the next call of :meth:`verify`."""
         self._looked_at.difference_update(tps)
 
 

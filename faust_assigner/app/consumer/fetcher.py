@@ -3,16 +3,16 @@
 There is one fetch in flight for each broker. aiokafka delays the next fetch in three cases:
 
 - while a partition of the broker has no position yet. aiokafka looks up one partition at a time, on the same
-  connection as the requests of the next round;
-- for up to 0.1 s, while fetched records have not been taken;
-- for another 0.2 s, if a fetch ends while records are taken: aiokafka still counts this fetch as in flight.
+  connection as the requests of the next rebalance;
+- for up to 0.1 s, while the app has not taken the fetched records;
+- for another 0.2 s, if a fetch ends while the app takes records: aiokafka still counts it as in flight.
 
 The broker holds a fetch until a partition in the fetch has records: up to 1.5 s with Faust. So the kept
 partitions of a worker stood still whenever the worker gained partitions.
 
 If a partition cannot be read, the other partitions continue. aiokafka raises an error, which ends Faust's
-worker, and then each next owner of the partition. aiokafka also skips records of other partitions, which it
-took in the same turn.
+worker, and then each next owner of the partition. aiokafka also skips the records of other partitions that
+the same call had taken.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Records = dict[TP, list[ConsumerRecord[bytes, bytes]]]
 
-#: Milliseconds that a broker may hold a fetch which leaves out a wanted partition, and any other fetch.
+#: The time limits in milliseconds of a fetch that omits a wanted partition, and of any other fetch.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
 
 
@@ -54,9 +54,9 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     Brokers hold a fetch for at most 0.1 s. Cost: ten requests a second when idle.
     """
 
-    #: Whether the app takes records of a partition now; a paused partition is neither looked up nor fetched.
+    #: Returns whether the app takes records of a partition now. A paused partition is not fetched.
     is_wanted: Callable[[TP], bool] = staticmethod(lambda tp: True)
-    #: Whether partitions are about to be resumed.
+    #: Returns whether partitions are about to be resumed: then no fetch may take long.
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
@@ -64,21 +64,21 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     ) -> None:
         self._subscription_state = subscriptions
         self._reads_committed = options.get("isolation_level") == "read_committed"
-        #: State of a partition -> the running task that looks up its position.
+        #: aiokafka's state of a partition -> the running task that looks up its position.
         self._looked_up: dict[TopicPartitionState, asyncio.Task[bool]] = {}
-        #: Partitions that were read to the end of their log in the last turn that took their records.
+        #: Partitions whose last taken records reached the end of their log.
         self._at_end: set[TP] = set()
-        #: Partitions that cannot be read at present.
+        #: Partitions that cannot be read now.
         self.aside = SetAside()
         #: Partitions for which the broker answers with an error.
         self.refused = SetAside()
-        #: The number of failed reads, as ``unreadable_partitions``.
+        #: The counter ``unreadable_partitions``: the number of failed reads.
         self.counters: Counter[str] = Counter()
         super().__init__(client, subscriptions, **options)
 
     def _get_actions_per_node(self, assignment: Assignment) -> object:
-        """The fetches to send now; each partition is decided independently of the others."""
-        # A partition that returns later had a different owner meanwhile.
+        """Return the fetches to send now; no partition waits for a different partition."""
+        # If a revoked partition returns, a different owner has had it meanwhile: it counts as new.
         self._at_end &= assignment.tps
         now = monotonic()
         wanted = [
@@ -102,9 +102,9 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         )
 
     def _look_up(self, assignment: Assignment, tps: list[TP]) -> None:
-        """Begin to look up the missing positions of ``tps``, concurrently and beside the fetches.
+        """Start one task for each of ``tps`` without a position; the tasks run beside the fetches.
 
-        aiokafka puts all awaited offsets into one request to the group, hence a task for each partition.
+        aiokafka combines the committed offsets that all tasks await into one request to the group.
         """
         for tp in tps:
             state, node = assignment.state_value(tp), self._client.cluster.leader_for_partition(tp)
@@ -114,11 +114,11 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 self._update_fetch_positions(assignment, node, [tp])
             )
             task.add_done_callback(lambda _, state=state: self._looked(state))
-            # The fetcher waits for these tasks as for its fetches.
+            # The fetcher then waits for these tasks, too.
             self._pending_tasks.add(task)
 
     def _looked(self, state: TopicPartitionState) -> None:
-        """End a lookup; if it found no position, refresh the metadata: the leader may have changed."""
+        """Remove an ended lookup; without a position, refresh the metadata: the leader may have changed."""
         del self._looked_up[state]
         if not state.has_valid_position:
             self._client.force_metadata_update()
@@ -138,7 +138,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         began, began_ms = monotonic(), int(1000 * time())
         brought: bool = await super()._proc_fetch_request(assignment, node_id, request)
         if (task := asyncio.current_task()) is not None and task.cancelling():
-            return brought  # aiokafka has swallowed the cancellation; do not sleep below
+            return brought  # aiokafka suppresses the cancellation; do not sleep below
         self._note_refusals(assignment, asked, began_ms)
         if not brought and (early := began + WAIT_MS / 1000 - monotonic()) > 0:
             with contextlib.suppress(asyncio.CancelledError):
@@ -173,10 +173,10 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     async def _turn(self, partitions: Container[TP] | None, max_records: int | None) -> Records:
         """Take up to half of the records from partitions that keep up, the rest evenly from backlogs.
 
-        aiokafka begins each turn with the partition that was fetched first, until it is empty. So in a busy
-        worker each partition stands still for the turns of all other partitions. A new partition counts as a
-        backlog until it has been read to its end once. If a partition cannot be read, the turn returns no
-        records: this partition is set aside, and the records of the other partitions are fetched again.
+        A partition keeps up once it has been read to its end; until then it counts as a backlog. aiokafka
+        empties one partition after the other, so in a busy worker each partition waits for all others. If
+        a partition cannot be read, it is set aside, and this method returns no records: the records of the
+        other partitions are fetched again.
         """
         if self._subscription_state.reassignment_in_progress:
             await self._subscription_state.wait_for_assignment()
@@ -200,14 +200,14 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 if left <= 0:
                     break
                 share = Share(partitions, only={tp})
-                # First in the queue: aiokafka otherwise checks each partition before ``tp``, in each step.
+                # Put ``tp`` first: otherwise aiokafka checks each partition before ``tp`` again and again.
                 self._records.move_to_end(tp, last=False)
                 some = await super().fetched_records(share, 0, max(1, left // waiting))
                 left -= sum(map(len, some.values()))
                 found |= some
         except Exception as error:
             self._put_back(states, before)
-            # aiokafka has removed the partitions that it has finished: the first remaining one has failed.
+            # aiokafka has removed the finished partitions, so the first remaining partition has failed.
             failed = next((tp for tp in self._records if tp in share), None)
             if failed is None or failed not in states or isinstance(error, FOR_PEOPLE):
                 raise
@@ -218,7 +218,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         return found
 
     def _states(self) -> dict[TP, TopicPartitionState]:
-        """aiokafka's state of each partition that has fetched records."""
+        """Return aiokafka's state of each assigned partition that has fetched records."""
         subscription = self._subscription_state.subscription
         assignment = None if subscription is None else subscription.assignment
         return (
@@ -245,7 +245,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 self.aside.is_well(states[tp])
 
     def _set_error(self, tp: TP, error: Exception) -> None:
-        """Handle the error of one partition; set aside a truncated record, which aiokafka skips."""
+        """Handle the error of one partition; set it aside for a truncated record, which aiokafka skips."""
         if not isinstance(error, RecordTooLargeError):
             super()._set_error(tp, error)
             return
@@ -258,13 +258,13 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         self.counters["unreadable_partitions"] += 1
 
     def _is_at_end(self, tp: TP) -> bool:
-        """Whether the last fetch of ``tp`` reached the end of its log, and all records have been taken."""
+        """Return whether the app has taken all records of ``tp`` up to the last known end of its log."""
         state = self._subscription_state.subscription.assignment.state_value(tp)
         end = state.lso if self._reads_committed else state.highwater
         return end is None or state.position >= end
 
     def wake(self) -> None:
-        """Check again which partitions to fetch. On the consumer's thread."""
+        """Check again which partitions to fetch; called on the consumer's thread."""
         waiting = self._wait_consume_future
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
@@ -273,7 +273,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 def change_assignment(
     own: Assignment, tps: Collection[TP], subscriptions: SubscriptionState, fetcher: FairFetcher
 ) -> None:
-    """Change ``own``, an active Assignment, to ``tps``; kept partitions keep states, buffers and fetches.
+    """Replace the partitions of ``own`` by ``tps``; kept partitions keep states, records and fetches.
 
     The function never awaits, so the fetcher sees either the old or the new partitions.
     """
@@ -290,7 +290,7 @@ def change_assignment(
 def _leave(own: Assignment, tp: TP) -> None:
     """Give ``tp`` a new state without a position, so that aiokafka discards fetches in flight."""
     state = own._tp_state[tp]
-    # Without a result the partition's broker would stay "in flight" for ever.
+    # Without a result, aiokafka would wait for this lookup for ever and send its broker no fetch.
     for waiting in state._committed_futs:
         if not waiting.done():
             waiting.set_result(OffsetAndMetadata(UNKNOWN_OFFSET, ""))

@@ -1,8 +1,8 @@
 """Fetching during a rebalance: fetch records, clear queues and resume partitions at safe moments only.
 
 In Faust a fetching thread passes records on through queues. Around a recovery, stock Faust has three faults.
-It clears queues that are already in use. It resumes source partitions before it has sought their committed
-offsets. It takes an empty set of active partitions for all partitions. Each fault loses records, as
+It clears queues that are already in use. It resumes source partitions before it seeks their committed
+offsets. If no partition is active, it fetches all partitions. Each fault loses records, as
 docs/explanation/faust-at-a-rebalance.md explains.
 """
 
@@ -30,43 +30,47 @@ if TYPE_CHECKING:
     Records = Mapping[TP, list[ConsumerRecord[bytes, bytes]]]
 
 
-#: The most standby records between two checks for source records; Faust needs about 50 ms for them.
+#: The most standby records between two checks for source records. Faust needs about 50 ms for this batch.
 STANDBY_BATCH = 200
-#: The most source records between two fetches. So the backlog of new partitions does not delay a partition
-#: with few records.
+#: The most source records in one fetch. A small batch keeps the backlog of new partitions from delaying
+#: the other partitions.
 LIVE_BATCH = 50
-#: Seconds between two checks that all partitions with awaited committed offsets are still assigned.
+#: While committed offsets are fetched: seconds between two checks that their partitions are still assigned.
 ASSIGNED_LOOK_S = 0.1
 
 
 class FlowControl(FlowControlEvent):  # type: ignore[misc]
-    """A flow control that clears the queues when the flow starts again, but never while it runs.
+    """A flow control that clears the queues when the flow starts again, but never during the flow.
 
     Stock Faust calls ``resume()`` up to four times in one recovery. Each call empties every stream's queue
     and the changelog queue, including records of the new generation.
     """
 
-    #: Whether streams must stop even after ``resume()``: a frozen process must first check its membership.
+    #: Returns whether streams must stop even after ``resume()``. A process that was suspended must first
+    #: check whether it is still a member.
     must_stand_still: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, earlier: FlowControlEvent | None = None) -> None:
-        """Share the state of ``earlier``, if the app has one: its queues then follow this flow control."""
+        """Share the state of ``earlier``, the app's former flow control: its queues then follow this one."""
         super().__init__()
         if earlier is not None:
             self.__dict__.update(vars(earlier))
 
     def is_active(self) -> bool:
-        """Whether streams may take queued records; called for each record."""
+        """Return whether streams may take queued records; called for each record."""
         return bool(super().is_active()) and not self.must_stand_still()
 
     def resume(self) -> None:
-        """Start the flow, unless it runs; drop the records that were queued before its suspension."""
+        """If the flow is suspended, start it and drop the records that were queued before the suspension."""
         if not self.is_active():
             super().resume()
 
 
 def put_back(seek: Callable[[TP, int], None], records: Records) -> None:
-    """Seek to the first offset of each batch to fetch ``records`` again; call it before any other await."""
+    """Seek to the first offset of each batch, so that ``records`` are fetched again.
+
+    Call this function before any other await: a later fetch would move the positions.
+    """
     for tp, batch in records.items():
         with contextlib.suppress(IllegalStateError):
             seek(tp, batch[0].offset)
@@ -80,10 +84,10 @@ async def _fetch_fairly(
     timeout: float | None = None,
     max_records: int | None = None,
 ) -> Records:
-    """Fetch records of sources first, then records of standbys, at most a batch of each.
+    """Fetch records of sources first, then records of standbys, at most one batch of each.
 
-    Stock first passes on all fetched records, after a failover 100,000 standby records, and only then checks
-    for records of other partitions.
+    Stock Faust passes on all fetched records before it checks for records of other partitions. After a
+    failover there may be 100,000 standby records.
     """
     if active is None or app.in_recovery:
         wanted = None if active is None else Wanted(active)
@@ -115,8 +119,8 @@ async def fetch_or_put_back(
     if thread.consumer.flow_active:
         thread.consumer.note_first(records)
         return records
-    # Stock drops the batch and seeks to the committed offsets. A partition without a commit then continues
-    # after its dropped records.
+    # Stock Faust drops the batch and seeks to the committed offsets. A partition without a commit then
+    # continues after the dropped records, which are lost.
     put_back(consumer.seek, records)
     return {}
 
@@ -124,10 +128,11 @@ async def fetch_or_put_back(
 async def seek_to_committed(
     thread: AIOKafkaConsumerThread, one_by_one: Callable[[], Awaitable[Mapping[TP, int | None]]]
 ) -> Mapping[TP, int | None]:
-    """Seek each partition to its committed offset, else to its first read offset, by one request for all.
+    """Seek each partition to its committed offset; without a commit, to the first offset that was read.
 
-    aiokafka sends one request for each partition, also for standby changelogs, and no records arrive
-    meanwhile. It leaves a partition without a commit at a position after dropped records.
+    One request fetches the offsets of all partitions. aiokafka sends one request for each partition, also
+    for standby changelogs, and no records arrive meanwhile. aiokafka leaves a partition without a commit at
+    its position, which may be after dropped records. A consumer without a group calls ``one_by_one``.
     """
     consumer = thread._ensure_consumer()
     if not hasattr(consumer._coordinator, "fetch_committed_offsets"):
@@ -141,7 +146,10 @@ async def seek_to_committed(
 async def seek_committed(
     consumer: AIOKafkaConsumer, first_read: Mapping[TP, int], tps: Collection[TP] | None = None
 ) -> dict[TP, int | None]:
-    """Seek ``tps`` or all assigned partitions; return committed offsets. On the consumer's thread."""
+    """Seek the assigned partitions, or those in ``tps``, as :func:`seek_to_committed` does.
+
+    Runs on the consumer's thread. Returns the committed offsets, None for a partition without a commit.
+    """
     assigned = consumer.assignment()
     wanted = sorted(assigned if tps is None else assigned & set(tps))
     ask_for_all(consumer._coordinator)
@@ -159,9 +167,10 @@ async def seek_committed(
 async def _committed_while_assigned(
     consumer: AIOKafkaConsumer, wanted: Sequence[TP]
 ) -> Mapping[TP, OffsetAndMetadata]:
-    """The committed offsets of ``wanted``, without partitions that are revoked before the answer.
+    """Return the committed offsets of ``wanted``, without partitions that are revoked before the answer.
 
-    While a transaction stays open, the answer for its partition may take minutes, and delays all partitions.
+    One open transaction may delay the answer for all partitions by minutes. If a partition is revoked
+    meanwhile, the request is repeated without the partition.
     """
     while wanted:
         asking = asyncio.ensure_future(consumer._coordinator.fetch_committed_offsets(wanted))

@@ -1,4 +1,4 @@
-"""A stream's queue with one lane for each partition; records are taken from all lanes in turn.
+"""A stream's queue with one lane (a sub-queue) for each partition; records are taken from each lane in turn.
 
 An agent has one queue. After a rebalance the backlog of new partitions fills the queue at once. With a plain
 queue, the kept partitions would wait until the agent has processed this backlog.
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Lanes:
-    """The items of an ``asyncio.Queue``: in order within a partition, in turn between partitions.
+    """The items of an ``asyncio.Queue``, by partition: ``popleft`` serves the partitions in turn.
 
-    Every call is O(1). Items that are not records of a partition share a separate lane.
+    Items of one partition stay in order. Items that are not records share one lane. ``append`` and
+    ``popleft`` cost O(1).
     """
 
     def __init__(self, items: Iterable[object] = ()) -> None:
@@ -67,7 +68,7 @@ class Lanes:
 
 
 def install(app: App) -> None:
-    """Give each queue that ``app`` creates from now on one lane for each partition."""
+    """Make ``app`` create its queues with one lane for each partition from now on."""
     app.FlowControlQueue = partial(_fair, app.FlowControlQueue)
 
 

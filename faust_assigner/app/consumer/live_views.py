@@ -1,6 +1,6 @@
-"""Live views of the partitions whose records a fetch takes; a set that changes meanwhile counts at once.
+"""Live views of the partitions that a fetch may take: a change of the set also affects a running fetch.
 
-aiokafka tests ``if partitions and tp not in partitions``: it takes an empty collection for all partitions.
+aiokafka tests ``if partitions and tp not in partitions``, so an empty collection means all partitions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from faust.types.tuples import TP
 class Wanted(Collection[TP]):
     """The partitions that may be fetched now; an empty view means no partition.
 
-    If Faust empties the set that it has passed during a fetch, aiokafka's fetch takes records of every
-    assigned partition.
+    Faust may empty its set of active partitions during a fetch. With the plain set, aiokafka would then
+    take records of every assigned partition.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Wanted(Collection[TP]):
 
 
 class Share(Container[TP]):
-    """The part of ``partitions`` (None means all): only the ones in ``only``, without ``but_not``."""
+    """The partitions in both ``partitions`` and ``only`` (None: all) that are not in ``but_not``."""
 
     def __init__(
         self,

@@ -1,14 +1,14 @@
 """A producer that requests the metadata of all its topics, with pauses, and retries coordinator lookups.
 
-aiokafka's producer knows all topics at first. Its first send to an unknown topic adds that topic to the
-list of requested topics. From then on the producer requests these topics only, and forgets the leaders of all
-other topics. A waiting batch of a forgotten topic is never sent. The sender requests metadata without a
-pause; ``flush()`` waits, and so do the commit and the rebalance. Faust's producer drops the batch after 20
-minutes. A further send to the same topic would repair the list, but a changelog may not get any.
+At first aiokafka's producer has the metadata of all topics. Its first send to an unknown topic adds that
+topic to the list of requested topics. From then on the producer requests these topics only, and loses the
+leaders of all other topics. A waiting batch of such a topic is never sent. ``flush()`` waits for the batch,
+and so do the commit and the rebalance. Faust's producer drops the batch after 20 minutes. A further send to
+the same topic would repair the list, but a changelog may get no further record.
 
-If a partition has no leader, aiokafka's sender asks again right after each answer or error. While the broker
-restarts, the sender asks thousands of times a second, with two log lines each. Here a producer pauses between
-two requests, as Kafka's own client does.
+If a partition has no leader, aiokafka's sender requests the metadata again right after each answer or error.
+During a broker's restart these are thousands of requests a second, with two log lines each. This producer
+pauses between two requests, as Kafka's own client does.
 
 aiokafka's transactional producer looks up the coordinator again after some errors only. After a lost
 connection, for example during a broker's restart, its sender ends for good, and the worker ends too.
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from faust.types.transports import ProducerT
 
 
-#: Seconds between two requests for metadata, as aiokafka's producer pauses between two tries of a batch.
+#: Seconds between two requests for metadata. aiokafka's producer waits as long before it retries a batch.
 PAUSE_S = 0.1
 
 
 def install(producer: ProducerT) -> None:
-    """Have each AIOKafkaProducer that Faust's ``producer`` creates from now on request all its topics."""
+    """Apply this module's changes to each AIOKafkaProducer that ``producer`` creates from now on."""
     if not isinstance(producer, driver.Producer):
         return
     for creator in (producer, producer.threaded_producer):
@@ -49,7 +49,7 @@ def install(producer: ProducerT) -> None:
 def _create(
     create: Callable[..., AIOKafkaProducer], *args: object, **kwargs: object
 ) -> AIOKafkaProducer:
-    """Create a producer as Faust does, and change its client."""
+    """Create a producer with ``create``, and replace three methods of its client."""
     producer = create(*args, **kwargs)
     client = producer.client
     client._wait_on_metadata = partial(_wait_on_metadata, client, client._wait_on_metadata)
@@ -61,13 +61,16 @@ def _create(
 async def _wait_on_metadata(
     client: AIOKafkaClient, wait: Callable[[str], Awaitable[set[int]]], topic: str
 ) -> set[int]:
-    """The partitions of ``topic``, added to the requested topics; aiokafka adds unknown topics only."""
+    """Return the partitions of ``topic`` after it was added to the client's requested topics.
+
+    aiokafka adds a topic only if its metadata is missing.
+    """
     client._topics.add(topic)
     return await wait(topic)
 
 
 class _WithPauses:
-    """A metadata ``update`` that begins at least ``pause_s`` seconds after its last end."""
+    """A client's metadata ``update`` with a pause of at least ``pause_s`` seconds between two calls."""
 
     def __init__(self, update: Callable[..., Awaitable[bool]], pause_s: float) -> None:
         self._update, self._pause_s = update, pause_s
@@ -83,7 +86,10 @@ class _WithPauses:
 
 
 async def _look_up(look_up: Callable[..., Awaitable[int]], *whose: object) -> int:
-    """The coordinator's node; a temporary error becomes NodeNotReadyError, after which aiokafka retries."""
+    """Return the coordinator's node id.
+
+    Raises NodeNotReadyError for a temporary error; aiokafka then retries the lookup.
+    """
     try:
         return await look_up(*whose)
     except Exception as error:

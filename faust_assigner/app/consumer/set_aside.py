@@ -1,8 +1,8 @@
-"""Partitions that cannot be read: each is tried again after a wait, and other partitions continue.
+"""Partitions that cannot be read: the consumer sets them aside, retries later and reads the others.
 
 A corrupt or truncated batch may be intact at the next try or in a different replica. The consumer never
 skips such a batch: no record is lost, and the partition waits until the batch can be read. If a broker
-answers for a partition with an error, for example after a change of the leader, the consumer soon asks again.
+returns an error for a partition, for example after a change of the leader, the retry follows soon.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds until the next try, first and longest; each failed try doubles the wait.
+#: The first and the longest wait before the next try, in seconds; each failed try doubles the wait.
 RETRY_S, MOST_RETRY_S = 1.0, 30.0
 #: The same waits after an error that the broker returned for the partition.
 REFUSED_S, MOST_REFUSED_S = 0.1, 1.0
@@ -33,7 +33,7 @@ FOR_PEOPLE = (NoOffsetForPartitionError, OffsetOutOfRangeError, TopicAuthorizati
 
 
 class SetAside:
-    """The partitions set aside: aiokafka's state -> time of the next try, in seconds of one clock."""
+    """The partitions set aside. Times are seconds of the caller's clock, such as ``time.monotonic()``."""
 
     def __init__(self) -> None:
         self._until: WeakKeyDictionary[TopicPartitionState, tuple[float, float]] = (
@@ -45,11 +45,11 @@ class SetAside:
         return len(self._until)
 
     def partitions(self) -> list[TP]:
-        """The partitions whose last try failed; may be called from any thread."""
+        """Return the partitions whose last try failed; may be called from any thread."""
         return [tp for state, tp in self._names.copy().items() if state in self._until]
 
     def unreadable(self, tp: TP, state: TopicPartitionState, error: Exception, now: float) -> None:
-        """Set ``tp`` aside from ``now`` on, and log it."""
+        """Set ``tp`` aside from ``now`` on, and log the error and the next try."""
         wait_s = self._wait(state, now, RETRY_S, MOST_RETRY_S)
         self._names[state] = tp
         logger.error(
@@ -79,10 +79,12 @@ class SetAside:
         began_ms: int,
         now: float,
     ) -> None:
-        """Set aside the ``asked`` partitions with an error, if the answer was good for other partitions.
+        """Set aside each requested partition for which the broker returned an error.
 
-        ``asked`` has partitions with state and requested offset, ``fetched`` those with fetched records.
-        aiokafka stores the time of each good answer, in milliseconds, in the partition's state.
+        ``asked`` contains the partitions of one fetch, with their state and requested offset. ``fetched``
+        contains the partitions with fetched records. aiokafka stores in a partition's state when the broker
+        last answered for it without an error, in milliseconds; ``began_ms`` is the time of the request. If
+        no partition got a good answer, the whole fetch failed and no partition is set aside.
         """
         well = {tp for tp, state, _ in asked if (state.timestamp or 0) >= began_ms}
         for tp, state, offset in asked if well else ():
@@ -98,9 +100,9 @@ class SetAside:
         return wait_s
 
     def is_left_alone(self, state: TopicPartitionState, now: float) -> bool:
-        """Whether the partition is set aside at ``now`` and must not be fetched."""
+        """Return whether the partition is set aside at ``now`` and must not be fetched."""
         return bool(self._until) and self._until.get(state, (0.0, 0.0))[0] > now
 
     def is_well(self, state: TopicPartitionState) -> None:
-        """Note that the partition could be read."""
+        """Note that the partition was read: its next failure starts with the shortest wait."""
         self._until.pop(state, None)

@@ -1,11 +1,11 @@
-"""The waits of rebalances and commits: each has a deadline, a line in the log, and a defined outcome.
+"""The waits of rebalances and commits: each wait has a deadline, after which the worker ends.
 
 Stock Faust waits in many places of a rebalance without a deadline: for a commit, for the producer's flush,
-for the other thread. A single missing answer stops the worker for good, without a log line. Here the watchdog
-counts how long each wait lasts while the group answers this worker. After half of the deadline the watchdog
-logs the wait and its reason, then once a minute. After the deadline the worker ends with CannotGoOn, and
-other members get its partitions. While the group does not answer, the worker keeps waiting: the worker is not
-the cause.
+for the other thread. A single missing answer stops the worker for good, without a log line. With this
+module the watchdog (``membership/watchdog.py``) counts how long each wait lasts while the group answers this
+worker. After half of the deadline the watchdog logs the wait and its reason, then once a minute. After the
+deadline the worker ends with CannotGoOn, and other members get its partitions. While the group does not
+answer, the worker is not the cause, so it keeps waiting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from faust.types.tuples import TP
 
 _MARK = "_faust_assigner_waits"
-#: The names of the waits; a number of partitions may follow.
+#: Beginnings of the names of waits; a name may continue with a number of partitions.
 COMMIT, REVOCATION, HAND_OVER = "The commit", "The revocation", "The hand-over"
 
 
@@ -44,7 +44,7 @@ class Wait:
     logged_s: float | None = None
 
     def move_to_step(self, step: str, detail: Callable[[], str] = str) -> None:
-        """Wait for the next step from now on; the deadline stays the same."""
+        """Replace the awaited step; the deadline stays the same."""
         self.step, self.detail = step, detail
 
     @property
@@ -53,7 +53,7 @@ class Wait:
         return self.answered_s >= self.limit_s
 
     def line(self, group_answers: bool) -> str | None:
-        """The line to log now, if one is due."""
+        """Return the line to log now; None if no line is due."""
         due_s = self.limit_s / 2 if self.logged_s is None else self.logged_s + SAY_EVERY_S
         if self.total_s < due_s:
             return None
@@ -80,7 +80,7 @@ class Waits:
     def during(
         self, what: str, step: str, limit_s: float, detail: Callable[[], str] = str
     ) -> Iterator[Wait]:
-        """Count the block as a wait of ``what`` for ``step``."""
+        """Count the time in the ``with`` block as a wait of ``what`` for ``step``."""
         wait = Wait(what, step, limit_s, detail)
         self._waits.append(wait)
         try:
@@ -95,7 +95,7 @@ class Waits:
                 wait.move_to_step(step)
 
     def look(self, seconds: float, *, group_answers: bool) -> list[str]:
-        """Count ``seconds`` more; returns the lines to log."""
+        """Add ``seconds`` to each wait, and return the lines to log."""
         lines = []
         for wait in list(self._waits):
             wait.total_s += seconds
@@ -105,16 +105,19 @@ class Waits:
         return lines
 
     def under_way(self) -> tuple[Wait, ...]:
-        """All current waits, oldest first."""
+        """Return all current waits, oldest first."""
         return tuple(self._waits)
 
     def age_s(self, *names: str) -> float | None:
-        """Age in seconds of the oldest wait whose name begins with any of ``names``; None without a wait."""
+        """Return the age in seconds of the oldest wait whose name begins with any of ``names``.
+
+        Returns None without such a wait.
+        """
         ages = [wait.total_s for wait in list(self._waits) if wait.what.startswith(names)]
         return max(ages, default=None)
 
     def problem(self) -> str | None:
-        """A description of the first wait beyond its deadline; None if every wait is in time."""
+        """Return a description of the first wait beyond its deadline; None without such a wait."""
         for wait in list(self._waits):
             if wait.is_over:
                 return f"{wait.what} has waited for {wait.limit_s:.0f} s for {wait.step}"
@@ -122,24 +125,28 @@ class Waits:
 
 
 def waits_of(app: App) -> Waits:
-    """The waits of ``app``'s worker; the same object at each call."""
+    """Return the waits of ``app``'s worker, the same object at each call."""
     waits: Waits = vars(app).setdefault(_MARK, Waits())
     return waits
 
 
 def broker_s(app: AppT) -> float:
-    """The limit in seconds of a step that waits for brokers: a request, and a rebalance before it."""
+    """Return the limit of a step that waits for brokers: one rebalance and then one request, in seconds."""
     conf = app.conf
     return float(conf.broker_request_timeout + conf.broker_rebalance_timeout)
 
 
 def agents_s(app: AppT) -> float:
-    """The limit in seconds of a step that waits for agents or callbacks: the longest time for one record."""
+    """Return the limit of a step that waits for agents or callbacks, in seconds.
+
+    The limit is ``broker_max_poll_interval``, the longest time for one record, and at least the limit for
+    brokers.
+    """
     return max(float(app.conf.broker_max_poll_interval or 0.0), broker_s(app))
 
 
 def unsent(app: AppT) -> str:
-    """A description of the topics with undelivered batches; empty if all batches are delivered."""
+    """Return a description of the topics with undelivered batches; empty if all batches are delivered."""
     faust = app.producer
     threaded = getattr(faust, "threaded_producer", None)
     producers = [
@@ -156,24 +163,24 @@ def unsent(app: AppT) -> str:
 
 
 def committing(app: AppT) -> AbstractContextManager[Wait]:
-    """Count the block as a commit, which waits for the producer first."""
+    """Count the time in the ``with`` block as the wait of a commit, which first waits for the producer."""
     return waits_of(app).during(
         COMMIT, "the delivery of sent records", broker_s(app), lambda: unsent(app)
     )
 
 
 def committing_offsets(app: AppT) -> None:
-    """Note that the commit under way, if any, has reached the group."""
+    """Note that the current commit, if any, now waits for table changes and for the group's answer."""
     waits_of(app).move_to_step(COMMIT, "changes of tables, and the group's answer")
 
 
 def revoking(app: AppT, revoked: Collection[TP]) -> AbstractContextManager[Wait]:
-    """Count the block as an eager round's revocation."""
+    """Count the time in the ``with`` block as the wait of an eager rebalance's revocation."""
     what = f"{REVOCATION} of {len(revoked)} partitions"
     return waits_of(app).during(what, "agents, callbacks and commits", agents_s(app))
 
 
 def assigning(app: AppT, assigned: Collection[TP]) -> AbstractContextManager[Wait]:
-    """Count the block as an eager round's assignment."""
+    """Count the time in the ``with`` block as the wait of an eager rebalance's assignment."""
     what = f"The assignment of {len(assigned)} partitions"
     return waits_of(app).during(what, "agents, tables and callbacks", agents_s(app))

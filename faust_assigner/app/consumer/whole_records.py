@@ -1,4 +1,4 @@
-"""Under ``exactly_once`` the consumer commits each transaction between two records of its partitions."""
+"""Commits under ``exactly_once``: a transaction is committed only while no record is half processed."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds that a commit waits for half-processed records; then the next commit takes their partitions.
+#: Seconds that a commit waits for half-processed records; then their partitions wait for the next commit.
 PATIENCE_S = 1.0
 
-#: Seconds after which a transaction is closed with half-processed records; the broker aborts it after 60.
+#: Seconds after which a transaction is committed with half-processed records. After 60 seconds the broker
+#: would abort the transaction.
 LONGEST_S = 30.0
 
 
 class RecordsEnd(Sensor):  # type: ignore[misc]
     """A sensor that calls ``done`` after each record, before the stream takes the next record.
 
-    Acks cannot be overridden: Faust's compiled streams acknowledge without a call of the consumer.
+    An override of the consumer's ``ack`` would not be called: Faust's compiled streams do not call it.
     """
 
     def __init__(self, done: Callable[[TP], None]) -> None:
@@ -39,16 +40,17 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
     def on_stream_event_out(
         self, tp: TP, offset: int, stream: object, event: object, state: object = None
     ) -> None:
-        """Report the end of a record; Faust calls this after the ack."""
+        """Call ``done`` with the record's partition; Faust calls this method after the ack."""
         self.done(tp)
 
 
 class RecordBoundaryCommits:
-    """The commits of ``consumer`` under ``exactly_once``: each falls between two records of a partition.
+    """The commits of ``consumer`` under ``exactly_once``: transactions are closed between two records.
 
-    During a commit each transactional id is either in ``_open`` or decided. ``_cut`` holds the offsets of the
-    decided ids, if there were offsets to commit. ``_late_since`` holds, for each id that was repeatedly left
-    to the next commit, the time of the first of these commits; closing the id removes its entry.
+    To close a transaction is to fix the offsets that it commits; later records join the next transaction.
+    During a commit, ``_open`` holds the transactional ids that are not closed yet, and ``_cut`` the offsets
+    of the closed ids. ``_late_since`` holds each id that earlier commits could not close, with the time of
+    the first of these commits.
     """
 
     def __init__(self, consumer: Consumer) -> None:
@@ -57,19 +59,20 @@ class RecordBoundaryCommits:
         self._open: dict[str, list[TP]] | None = None
         self._cut: dict[TP, int] = {}
         self._late_since: dict[str, float] = {}
-        #: The task of a commit that starts as soon as the records that delayed the last commit are done.
+        #: The task of an additional commit, for records that the last commit left out.
         self._soon: asyncio.Future[object] | None = None
-        #: The commit under way. It goes on if its caller is cancelled.
+        #: The current commit. It continues if its caller is cancelled.
         self._whole_commit: asyncio.Task[bool] | None = None
         if consumer.in_transaction:
             consumer.app.sensors.add(RecordsEnd(self.record_ended))
 
     async def commit(self, start_new_transaction: bool) -> bool:
-        """Commit each transaction at a moment when all records that sent into it are done.
+        """Commit each transaction when all records that sent messages in it are done.
 
-        If the caller is cancelled, the commit goes on. While too many changes wait, the fetch loop commits,
-        and a rebalance or the stop cancels it. After half a commit no transaction would be open in aiokafka,
-        and the next send would end the worker.
+        Returns whether offsets were committed.
+        If the caller is cancelled, the commit continues. For example, the fetch loop commits while too many
+        table changes wait, and a rebalance or the stop cancels the fetch loop. After half a commit aiokafka
+        would have no open transaction, and the next send would end the worker.
         """
         while (earlier := self._whole_commit) is not None and not earlier.done():
             await asyncio.wait({earlier})
@@ -87,7 +90,7 @@ class RecordBoundaryCommits:
         if self._transactions.is_fenced:
             return False
         self._cut, self._open = {}, defaultdict(list)
-        # Commit all partitions, not only ``tps``: the topics of one transaction commit together.
+        # Commit all partitions: the topics of one transaction are committed together.
         for tp in {*self._consumer._acked, *self._sources_without_acks()}:
             if (transactional_id := self._transactions.id_of(tp)) is not None:
                 self._open[transactional_id].append(tp)
@@ -95,7 +98,8 @@ class RecordBoundaryCommits:
         if not self._cut:
             return False
         try:
-            # In a context without an event: its transaction might be the next and wait for this commit.
+            # Run without a current event: with one, the messages might join the event's next transaction,
+            # which waits for this commit.
             await asyncio.create_task(self._publish_attached(self._cut), context=Context())
             return await self._consumer._commit_offsets(
                 self._cut, start_new_transaction=start_new_transaction
@@ -108,9 +112,10 @@ class RecordBoundaryCommits:
             self._transactions.begin_next()
 
     def _sources_without_acks(self) -> list[TP]:
-        """Sources whose committed records have sent again, as at the close of a window.
+        """Return the partitions whose committed records have sent again, as at the close of a window.
 
-        A record in progress has no offset to commit yet: a commit that waits for it alone waits in vain.
+        These partitions have no new acknowledged offset, but their transactions must be committed. A source
+        whose record is still in progress is left out: it has no offset to commit yet.
         """
         committed = self._consumer._committed_offset
         sources = self._transactions.sources()
@@ -120,7 +125,8 @@ class RecordBoundaryCommits:
         """Publish the messages that ``stream_publish_on_commit`` holds back, in their transactions."""
         for tp, offset in offsets.items():
             with self._transactions.within(tp):
-                # Stock also publishes the messages of the record at the offset, which is not committed yet.
+                # Stock Faust also publishes the messages of the record at ``offset``, which is not yet
+                # committed.
                 await self._consumer._handle_attached({tp: offset - 1})
 
     async def _close_all(self) -> None:
@@ -149,7 +155,7 @@ class RecordBoundaryCommits:
         """Note that a record of ``tp`` is done; called before its stream takes the next record."""
         self.close_settled(tp)
         transactional_id = self._transactions.id_of(tp)
-        # The commit that waited for this id has ended without it; new records wait for the next commit.
+        # If the last commit left this id out, new records of the id wait: commit as soon as it is settled.
         if (
             self._open is None
             and transactional_id
@@ -172,7 +178,7 @@ class RecordBoundaryCommits:
     def close_settled(self, tp: TP, *, whatever: bool = False) -> None:
         """Close the transaction of ``tp`` if the current commit waits for it and its records are done.
 
-        ``whatever`` closes it with half-processed records too, as stock does.
+        With ``whatever``, close the transaction even with half-processed records, as stock Faust does.
         """
         transactional_id = self._transactions.id_of(tp)
         if self._open and transactional_id in self._open:
@@ -192,7 +198,11 @@ class RecordBoundaryCommits:
                 self._cut.update(offsets)
 
     def _offsets_of(self, tps: list[TP], reached: Mapping[TP, int]) -> dict[TP, int]:
-        """The offsets to commit, removed from the acks; empty if a gap in the acks hides a sending record."""
+        """Remove the offsets to commit from Faust's acknowledged offsets, and return them.
+
+        ``reached`` contains each partition's last record that has sent messages. If an earlier record is not
+        acknowledged yet, that record cannot be committed. Then no offsets are removed or returned.
+        """
         consumer = self._consumer
         acked, acked_index, gap = consumer._acked, consumer._acked_index, consumer._gap
         books = {tp: (list(acked[tp]), set(acked_index[tp]), gap[tp].copy()) for tp in tps}
@@ -200,7 +210,7 @@ class RecordBoundaryCommits:
         committed = consumer._committed_offset
         safe = {tp: max(offsets.get(tp, 0), committed[tp] or 0) for tp in reached}
         if all(safe[tp] > last for tp, last in reached.items()):
-            # A window closes as part of a record that is committed already: commit its offset again.
+            # A closing window sends messages for a record that is already committed: commit it again.
             return offsets or {tp: safe[tp] for tp in reached}
         for tp, book in books.items():
             acked[tp], acked_index[tp], gap[tp] = book

@@ -1,1 +1,1 @@
-"""The undocumented names of Faust, mode and aiokafka that the app's parts use, and their check."""
+"""The undocumented names of Faust, mode and aiokafka that this package uses, and their check."""

@@ -1,7 +1,7 @@
-"""The members of Faust's classes that our subclasses call: for type checks only, never at run time.
+"""Protocols of Faust's classes, with the members that our subclasses call; for type checks only.
 
-Each member has a row in ``private_apis.py`` or is documented by Faust. ``TP`` and records are
-Faust's own types, without annotations.
+Each member has a row in ``private_apis.toml`` or is documented by Faust. ``TP`` and records are
+Faust's own types, which have no annotations.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerBase(Protocol):
-    """``faust.transport.consumer.Consumer``, run by a thread (``ThreadDelegateConsumer``)."""
+    """``faust.transport.consumer.ThreadDelegateConsumer``, the consumer that has its own thread."""
 
     app: AppT
     transport: TransportT
@@ -123,7 +123,7 @@ class TransactionsBase(Protocol):
 
 
 class StreamBase(Protocol):
-    """``faust.streams.Stream``; its processors see each value before the agent does."""
+    """``faust.streams.Stream``; its processors get each value before the agent does."""
 
     app: AppT
     channel: ChannelT[object]

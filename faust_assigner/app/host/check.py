@@ -1,4 +1,4 @@
-"""Checks that the installed Faust, mode and aiokafka are as expected by the app's parts.
+"""Checks that the installed Faust, mode and aiokafka (the host) have the names that this package uses.
 
 ``python -m faust_assigner.app.host.check`` checks all names and exits with 1 if a name does not
 fit.
@@ -32,7 +32,8 @@ def demand(
 ) -> None:
     """Raise HostMismatch, with the list of mismatches, unless the host fits ``parts``.
 
-    Cost: 50 ms at the first call in a process; no object is created or changed.
+    ``parts`` are names of installers, as in ``private_apis.toml``. Cost: 50 ms at the first call in a
+    process; no object is created or changed.
     """
     found = [
         *_foreign_versions(versions),
@@ -61,9 +62,9 @@ def misfit(api: PrivateApi) -> Iterator[str]:
 
 @functools.cache
 def shape_of(api: PrivateApi) -> str:
-    """Return the shape of the name in the host, in the words of ``PrivateApi.shape``.
+    """Return the shape of the name in the host, in the form of ``PrivateApi.shape``.
 
-    The result is cached: the host of a process does not change.
+    The result is cached, because the host does not change during a process.
     """
     module, _, name = api.owner.partition(":")
     try:
@@ -96,10 +97,10 @@ def shape_of(api: PrivateApi) -> str:
 
 
 def signature(function: Any) -> str:
-    """Return parameters by name and kind, ``=`` for a default; for a coroutine after ``async``."""
+    """Return the parameters' names and kinds as text; ``=`` marks a default, ``async`` a coroutine."""
     function = inspect.unwrap(function)
     parameters = inspect.signature(function).parameters.values()
-    # The form of Faust's defaults and annotations depends on the Python version; the names do not.
+    # Leave out defaults and annotations: their text depends on the Python version.
     bare = [
         p.replace(
             name=p.name if p.default is p.empty else f"{p.name}_DEFAULT",
@@ -113,7 +114,7 @@ def signature(function: Any) -> str:
 
 
 def _sets(method: Any, name: str) -> bool:
-    """Return whether ``method`` assigns an attribute of this name, on any object."""
+    """Return whether ``method`` assigns an attribute called ``name``, of any object."""
     code = getattr(inspect.unwrap(method) if callable(method) else method, "__code__", None)
     return (
         code is not None
@@ -151,7 +152,7 @@ def _version(name: str) -> str:
 
 
 def _numbers(said: str) -> tuple[int, ...]:
-    """Convert 0.15.3rc1 to (0, 15, 3); empty if ``said`` is not a version."""
+    """Convert a version to numbers, such as 0.15.3rc1 to (0, 15, 3); empty if it is not a version."""
     found = re.match(r"\d+(\.\d+)*", said)
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 

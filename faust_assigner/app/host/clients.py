@@ -1,7 +1,7 @@
-"""Gives an AIOKafkaConsumer a fetcher and a group coordinator of our classes; partitions as Faust's.
+"""Functions that replace the fetcher and the group coordinator of an AIOKafkaConsumer.
 
-``AIOKafkaConsumer.start()`` names both classes in its code. So objects of our classes replace its
-own ones after the start and before the first subscription, while the own ones have no work yet.
+The classes of both objects are fixed in the code of ``AIOKafkaConsumer.start()``. So the objects are
+replaced after the start and before the first subscription, while they have no work yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-#: Option of a fetcher or coordinator -> the consumer's attribute with its value, if named otherwise.
+#: Option of a fetcher or coordinator -> the consumer's attribute that contains the option's value.
+#: For all other options, the attribute is the option's name after an underscore.
 _ATTRIBUTES = {
     "fetcher_timeout": "_consumer_timeout",
     "assignors": "_partition_assignment_strategy",
@@ -27,12 +28,12 @@ _ATTRIBUTES = {
 
 
 def faust_tps(tps: Iterable[TP]) -> set[TP]:
-    """Return aiokafka's partitions as Faust's."""
+    """Convert aiokafka's partitions to Faust's type ``TP``."""
     return {TP(*tp) for tp in tps}
 
 
 def options_of(consumer: ConsumerT, host: type) -> dict[str, object]:
-    """Return the options with which ``consumer`` has made its object of aiokafka's class ``host``."""
+    """Return the options with which ``consumer`` created its object of aiokafka's class ``host``."""
     attributes = {name: _ATTRIBUTES.get(name, f"_{name}") for name in _options(host)}
     return {
         option: getattr(consumer, attribute)
@@ -47,9 +48,10 @@ def _options(host: type) -> list[str]:
 
 
 async def replace_fetcher(consumer: ConsumerT, make: Callable[..., Made]) -> Made:
-    """Give ``consumer``, started and without a subscription, the fetcher that ``make`` returns.
+    """Replace the fetcher of ``consumer`` by the one that ``make`` returns; return the new fetcher.
 
-    ``make`` takes the arguments of aiokafka's ``Fetcher``. The returned fetcher has no work yet.
+    The consumer has been started and has no subscription yet. ``make`` takes the arguments of
+    aiokafka's ``Fetcher``.
     """
     await consumer._fetcher.close()
     made = make(consumer._client, consumer._subscription, **options_of(consumer, Fetcher))
@@ -58,10 +60,10 @@ async def replace_fetcher(consumer: ConsumerT, make: Callable[..., Made]) -> Mad
 
 
 async def replace_coordinator(consumer: ConsumerT, make: Callable[..., Made]) -> Made:
-    """Give ``consumer``, started and without a subscription, the coordinator that ``make`` returns.
+    """Replace the coordinator of ``consumer`` by the one that ``make`` returns, and return it.
 
-    ``make`` takes the arguments of aiokafka's ``GroupCoordinator``. The returned coordinator has
-    not joined the group yet.
+    The consumer has been started and has no subscription yet. ``make`` takes the arguments of
+    aiokafka's ``GroupCoordinator``. The new coordinator has not joined the group yet.
     """
     former = consumer._coordinator
     await former.close()

@@ -1,4 +1,4 @@
-"""This worker's membership, as aiokafka's group coordinator knows it."""
+"""This worker's generation and member id, read from aiokafka's group coordinator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def coordinator_of(consumer: object) -> Any:
 
 
 def kafka_generation(app: AppT) -> int:
-    """Return Kafka's number of the consumer's current or forming generation; -1 without one."""
+    """Return Kafka's number of the consumer's generation, current or being formed; -1 if unknown."""
     at = getattr(coordinator_of(getattr(app, "_consumer", None)), "generation", None)
     return at if type(at) is int and at > 0 else -1
 

@@ -1,4 +1,4 @@
-"""The parts of an app, and the classes that replace the classes named by its settings."""
+"""The names of an app's installed parts, and the combination of our classes with the app's."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from faust_assigner.settings import table
 
 logger = get_logger(__name__)
 
-#: The attribute of an app that holds the names of its parts.
+#: The attribute of an app that contains the names of its installed parts.
 MARK = "_faust_assigner_parts"
 
 
 def parts_of(app: Any) -> set[str]:
-    """Return the names of the parts installed in ``app``; empty before the first."""
+    """Return the names of the parts installed in ``app``; the caller may change the set."""
     parts: set[str] = vars(app).setdefault(MARK, set())
     return parts
 
 
 def host_of(theirs: type) -> type:
-    """Return the host's class among the bases of ``theirs``, or ``theirs`` itself."""
+    """Return the first class among ``theirs`` and its bases that is not of this package."""
     return next(
         base for base in theirs.__mro__ if not base.__module__.startswith("faust_assigner.")
     )
 
 
 def over(ours: type, theirs: type) -> type:
-    """Return a class with ``ours`` before ``theirs``, under the name of ``theirs``.
+    """Return a class that derives from ``ours``, then from ``theirs``, with the name of ``theirs``.
 
-    If ``theirs`` derives from ``ours`` already, return ``theirs``. Mode puts a service's class name
-    into every log line, and people search for ``[^--Consumer]``. Mode registers a class's tasks by
-    module and qualified name, so the qualified name also contains the name of ``ours``. Raises
-    ConfigError if ``theirs`` is no subclass of the host's class from which ``ours`` derives: calls
-    would then bypass ``theirs``.
+    If ``theirs`` derives from ``ours`` already, return ``theirs``. The name stays because mode puts
+    a service's class name into each log line, and users search for ``[^--Consumer]``. Mode
+    registers a class's tasks by module and qualified name, so the qualified name also contains the
+    name of ``ours``.
+
+    Raises ConfigError unless ``theirs`` is a subclass of the host's class from which ``ours``
+    derives: calls would bypass ``theirs``.
     """
     if issubclass(theirs, ours):
         return theirs
@@ -59,7 +61,7 @@ def over(ours: type, theirs: type) -> type:
 
 
 def warn_without_fixup(app: Any) -> None:
-    """Log that no part was installed in ``app``, because the package's entry point is missing."""
+    """Log a warning if no part was installed in ``app``: the package's entry point is missing."""
     if settings.read_or_default(app, table.REPAIRS) and not parts_of(app):
         parts_of(app).add("assignor")
         logger.warning(

@@ -1,4 +1,4 @@
-"""Writes docs/reference/host.md from the table: ``python -m faust_assigner.app.host.page FILE``."""
+"""The generator of docs/reference/host.md: ``python -m faust_assigner.app.host.page FILE``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COLUMNS = "\n| name | shape | part | why | test |\n| --- | --- | --- | --- | ---
 
 
 def page() -> str:
-    """Return the page's text."""
+    """Return the page's Markdown text."""
     versions = ", ".join(
         f"{name} {first} up to, not including, {beyond}"
         for name, (first, beyond) in VERSIONS.items()
@@ -62,7 +62,7 @@ def _row(api: PrivateApi) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the page."""
+    """Write the page to the file that the first argument names."""
     Path(arguments[0]).write_text(page(), encoding="utf-8")
 
 

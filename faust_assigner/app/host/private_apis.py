@@ -1,7 +1,7 @@
-"""Each private or undocumented name of Faust, mode and aiokafka that the app's parts use.
+"""The private or undocumented names of Faust, mode and aiokafka (the host) that this package uses.
 
-The rows are in ``private_apis.toml``. ``page.py`` writes docs/reference/host.md from them.
-``check.py`` checks the host against them before any part is installed.
+The names are rows of ``private_apis.toml``. ``page.py`` writes docs/reference/host.md from the
+rows. ``check.py`` compares the host with the rows before any part of an app is installed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-#: Distribution -> the first tested version, and the first untested version; as in setup.cfg.
+#: Distribution -> the first supported version, and the first version that is not supported, as in
+#: setup.cfg.
 VERSIONS: Final = {"faust-streaming": ("0.15.3", "0.16"), "aiokafka": ("0.14", "0.15")}
 
 
 class PrivateApi(NamedTuple):
     """One name of the host.
 
-    ``owner`` is ``module`` or ``module:Class``. ``shape`` is a signature, ``property``, ``class
-    attribute``, or ``set in METHOD``. A signature has names, kinds and ``=`` for a default; a
-    coroutine's begins with ``async``. ``parts`` are the installers that need the name, or ``stock``
-    if only the comparison with Faust's own assignor needs the name. ``test`` is the test that fails
-    if the meaning of the name changes.
+    - ``owner``: the module or class of the name, as ``module`` or ``module:Class``.
+    - ``shape``: a signature, ``property``, ``class attribute``, or ``set in METHOD``. A signature
+      has the parameters' names and kinds, with ``=`` for a default; a coroutine's begins with
+      ``async``.
+    - ``parts``: the parts of an app (see ``compose.py``) that need the name. The part ``stock`` is
+      the comparison with Faust's own assignor.
+    - ``why``: the reason for the use of the name.
+    - ``test``: the test that fails if the meaning of the name changes.
     """
 
     owner: str
@@ -40,5 +44,5 @@ def _rows() -> Iterator[PrivateApi]:
             yield PrivateApi(owner, name, shape, tuple(parts.split()), why, test)
 
 
-#: Sorted by owner: the names of one module or class are adjacent.
+#: All rows; the names of one module or class are adjacent.
 PRIVATE_APIS: Final = tuple(_rows())

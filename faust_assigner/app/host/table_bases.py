@@ -1,7 +1,7 @@
-"""The members of Faust's classes of tables that our subclasses call: for type checks only, as ``bases.py``.
+"""Protocols of Faust's table classes, with the members that our subclasses call; for type checks only.
 
-Each member has a row in ``private_apis.py`` or is documented by Faust. ``TP`` and records are
-Faust's own types, without annotations.
+Each member has a row in ``private_apis.toml`` or is documented by Faust. ``TP`` and records are
+Faust's own types, which have no annotations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class TablesBase(Protocol):
-    """``faust.tables.manager.TableManager``; creates changelog queue and recovery at first use."""
+    """``faust.tables.manager.TableManager``; it creates its changelog queue and recovery at first use."""
 
     app: AppT
     beacon: NodeT[object]
@@ -66,7 +66,10 @@ class TablesBase(Protocol):
 
 
 class RecoveryBase(Protocol):
-    """``faust.tables.recovery.Recovery``; offsets of last applied records, None or -1 before."""
+    """``faust.tables.recovery.Recovery``; its offsets are those of the last applied records.
+
+    Before the first applied record an offset is None or -1.
+    """
 
     app: AppT
     tables: TableManager

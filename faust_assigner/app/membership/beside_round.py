@@ -1,4 +1,8 @@
-"""Commits beside a round, and the mark of all requests whose answers do not affect the round."""
+"""Commits during a rebalance round, and the variable that marks commits and heartbeats during a round.
+
+The answers to marked requests do not affect the round. A round is the member's part in one rebalance, from
+JoinGroup to the answer to SyncGroup.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,17 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: The generation in which the current task commits or sends a heartbeat beside a round; else None.
+#: The generation in which the current task commits or sends a heartbeat during a round; None otherwise.
 BESIDE: ContextVar[int | None] = ContextVar("beside", default=None)
 #: Seconds between two attempts of a commit, as in aiokafka.
 RETRY_S = 0.1
 
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
-    """Whether to log a line of aiokafka; "will rejoin" is false for commits and heartbeats beside a round."""
+    """Return whether to log a line of aiokafka.
+
+    aiokafka logs "will rejoin" after a refused commit or heartbeat. During a round this is not true.
+    """
     return BESIDE.get() is None or not str(record.msg).endswith(
         ("will rejoin", "because it is rebalancing")
     )
@@ -39,11 +46,15 @@ logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
 async def commit(
     coordinator: CooperativeCoordinator, assignment: Assignment, offsets: Mapping[TP, object]
 ) -> None:
-    """Commit; if a round interrupts the commit, repeat it after the round for partitions still owned."""
+    """Commit; if a round interrupts the commit, repeat it after the round for partitions still owned.
+
+    Raises CommitFailedError if this worker is no longer a member, and aiokafka's errors that cannot be
+    retried.
+    """
     member = coordinator.membership
     while offsets:
         await coordinator.ensure_coordinator_known()
-        # Check after the lookup, which may take as long as the broker is away.
+        # Check after the lookup: it may take as long as the broker is away.
         if member.lost or member.must_stand_still():
             raise errors.CommitFailedError("Could not commit: the group has already rebalanced")
         generation = coordinator.generation
@@ -81,6 +92,6 @@ async def _commit_once(
 async def _commit_alone(
     coordinator: CooperativeCoordinator, assignment: object, offsets: Mapping[TP, object]
 ) -> None:
-    """Commit in a separate task, marked by ``BESIDE``: a round may fail at the same time."""
+    """Commit once, marked by ``BESIDE``, so that a refused commit does not affect the round."""
     BESIDE.set(coordinator.generation)
     await coordinator._do_commit_offsets(assignment, offsets)

@@ -1,6 +1,6 @@
-"""The changes of tables on their way to their changelogs: sent by a member only, and before a commit.
+"""The guard of changelogs: a worker sends table changes only while it is a member, and before a commit.
 
-``fence.py`` describes why. Transactions are fenced by Kafka itself.
+``fence.py`` gives the reason. Under ``exactly_once`` this guard is off, because Kafka fences transactions.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ logger = get_logger(__name__)
 #: Seconds between two checks for the answer to a heartbeat.
 LOOK_S = 0.05
 
-#: Seconds between two checks, before a commit, that changes have been delivered.
+#: Seconds between two checks, before a commit, whether changes have been delivered.
 ARRIVE_S = 0.005
 
-#: The attribute of a sender that has been guarded.
+#: The attribute that marks a guarded sender.
 _MARK = "_faust_assigner_changes"
 
 
 class NoMember(KafkaError):  # type: ignore[misc]
-    """A change of a table was not sent: the group has continued without this worker."""
+    """The error of a table change that was not sent: the group has continued without this worker."""
 
 
 async def send_as_member(
@@ -52,10 +52,11 @@ async def send_as_member(
     node: int,
     batches: Mapping[TP, MessageBatch],
 ) -> None:
-    """Send aiokafka's produce request once the membership is sure or lost, without stale changelog batches.
+    """Send aiokafka's produce request to ``node``, without the changelog batches of a lost membership.
 
-    The futures of dropped records are cleared, as stock would log two lines for each; ``dropped()`` is called
-    once.
+    The request waits until the membership is either sure or lost (see ``fence.py``). The futures of dropped
+    records are cleared, because stock Faust logs two lines for each failed future. If batches are dropped,
+    ``dropped()`` is called once.
     """
     changes = {tp: batch for tp, batch in batches.items() if is_changelog(tp.topic)}
     while changes and not fence.is_sure() and not fence.lost:
@@ -64,7 +65,7 @@ async def send_as_member(
     for tp, batch in stale.items():
         batch._msg_futures.clear()
         batch.failure(exception=NoMember(f"{tp.topic}-{tp.partition}"))
-        batch.future.exception()  # mark as retrieved; otherwise only flush() reads this future
+        batch.future.exception()  # mark as retrieved, so that asyncio does not log the exception
         sender._muted_partitions.discard(tp)
     if stale:
         dropped()
@@ -80,9 +81,10 @@ async def send_as_member(
 
 
 class MembersClient:
-    """A producer's client of aiokafka that writes table changes only while the membership is sure.
+    """aiokafka's client of a producer, which writes table changes only while the membership is sure.
 
-    Between the creation and the write of a request, a new connection or a freeze may take long.
+    A check when the request is created is not enough. Later the connection to the broker, or a suspension
+    of the process, may delay the write.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class MembersClient:
     async def send(
         self, node_id: int, request: Request[RequestStruct], **options: object
     ) -> object:
-        """Send ``request`` once the membership is sure.
+        """Send ``request``; a request with table changes waits until the membership is sure.
 
         Raises RequestTimedOutError if the membership is lost; the sender then checks its batches again.
         Raises NodeNotReadyError without a connection to the node.
@@ -104,7 +106,7 @@ class MembersClient:
         fence, losses = self._fence, self._fence.losses
         changes = any(self._is_changelog(topic) for topic, _ in getattr(request, "_topics", ()))
         while changes:
-            # A ready client writes at once, so there is no wait between the check below and the write.
+            # A connected client writes at once, so nothing delays the write after the check below.
             if not await self._client.ready(node_id):
                 raise NodeNotReadyError(f"node {node_id}")
             if fence.losses != losses or fence.lost:
@@ -116,13 +118,13 @@ class MembersClient:
 
 
 class ChangelogGuard:
-    """Sends the table changes of ``app`` as a member only; a record with a lost change is not committed."""
+    """Guards the changelogs of ``app``: only a member sends changes; a lost change prevents the commit."""
 
     def __init__(self, app: AppT, fence: HeartbeatFence) -> None:
         self._app, self._fence = app, fence
-        #: Whether a change of this generation is missing in its changelog: its record must be repeated.
+        #: Whether a change of this generation did not reach its changelog: its record must be repeated.
         self._unwritten = False
-        #: Changes that have not reached their changelog yet, without dropped changes.
+        #: Sent changes that the broker has not acknowledged yet, without dropped changes.
         self._under_way: set[FutureMessage] = set()
         if not app.in_transaction:
             producer: Producer = app.producer
@@ -132,7 +134,7 @@ class ChangelogGuard:
     def _send_soon(
         self, send_soon: Callable[[FutureMessage], object], change: FutureMessage
     ) -> object:
-        """Replace the producer's ``send_soon``, by which tables send their changes."""
+        """Replace the producer's ``send_soon``, with which tables send their changes."""
         if self._is_changelog(change.message.channel.get_topic_name()):
             self._under_way.add(change)
             change.add_done_callback(self._change_ended)
@@ -153,18 +155,19 @@ class ChangelogGuard:
         return "a change of a table did not reach its changelog"
 
     def begin_generation(self, *, is_member: bool) -> None:
-        """Begin a new generation of changes; the producer of a member of a group is guarded."""
+        """Begin a new generation without pending changes; guard the producer if the app has a group."""
         if is_member and not self._app.in_transaction:
             self._guard_producer()
         if self._unwritten:
-            discard(self._app)  # a change that never arrives would hold back all later changes
+            # Stores write changes in order, so a lost change would hold back all later changes.
+            discard(self._app)
         self._unwritten = False
         self._under_way.clear()
 
     def _guard_producer(self) -> None:
         producer: Any = getattr(self._app.producer, "_producer", None)
         sender = getattr(producer, "_sender", None)
-        # Not for an idempotent producer: it needs every batch of a sequence.
+        # Do not guard an idempotent producer: it must send each batch of a sequence.
         if sender is None or producer._txn_manager is not None or hasattr(sender, _MARK):
             return
         setattr(sender, _MARK, self._fence)
@@ -182,10 +185,10 @@ class ChangelogGuard:
         return topic in self._app.tables.changelog_topics
 
     async def have_arrived(self) -> bool:
-        """Wait for all changes so far; return False if a change of this generation is lost.
+        """Wait for the delivery of all changes so far; return False if a change of this generation is lost.
 
-        A commit that is left out then has its records processed again. Stock flushes before a commit, but
-        waits at most 0.1 s for a change in its buffer.
+        After False the caller must not commit, so that the records are processed again. Stock Faust flushes
+        before a commit, but waits at most 0.1 s for a change in its buffer.
         """
         awaited = set(self._under_way)
         while awaited & self._under_way:

@@ -1,4 +1,8 @@
-"""A cooperative member between two requests: its state, its assignor, its app, and its moves in a round."""
+"""The state of a cooperative member, the parts of the app that it calls, and its moves in one rebalance.
+
+A round is the member's part in one rebalance: JoinGroup, SyncGroup and the answer. In a cooperative
+rebalance a second round assigns the partitions that the first round revoked.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ logger = get_logger(__name__)
 
 
 class Assignor(Protocol):
-    """The app's assignor, which also makes this member's metadata and takes over its assignment."""
+    """The app's assignor, which also creates this member's metadata and receives its assignment."""
 
     holds: bool
     leaves: bool
@@ -31,41 +35,47 @@ class Assignor(Protocol):
     stops_nobody: bool
 
     def look_at_files(self, topics: Collection[str]) -> None:
-        """Read the files that the metadata need."""
+        """Read the offsets of local table files, which the member's metadata contain."""
 
     def is_followed(self, assignment: ConsumerProtocolMemberAssignment) -> bool:
-        """Whether a second round follows this answer."""
+        """Return whether a second round follows this answer."""
 
     def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
-        """The partitions that stay here and whose transaction ends nevertheless."""
+        """Return the partitions that this member keeps although their transaction ends.
+
+        Such partitions are revoked and assigned again.
+        """
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Take over this member's part of the assignment."""
 
     def assigned_actives(self) -> set[TP]:
-        """The partitions that this member owns."""
+        """Return the partitions that this member owns."""
 
     def assigned_standbys(self) -> set[TP]:
-        """The partitions that this member follows."""
+        """Return the partitions of which this member has a standby."""
 
 
 class Listener(Protocol):
-    """The app behind the consumer; called on the consumer's thread."""
+    """The app, which is notified of the steps of a round; called on the consumer's thread."""
 
     def waiting(self, step: str) -> AbstractContextManager[object]:
-        """Count the block as a wait of the rebalance for ``step``, with a deadline."""
+        """Count the time in the ``with`` block as the rebalance's wait for ``step``, with a deadline."""
 
     def is_flowing(self) -> bool:
-        """Whether partitions are processed, so that a round can keep them."""
+        """Return whether partitions are being processed, so that a round can keep them."""
 
     def joins(self) -> None:
-        """Note the begin of a round that keeps all partitions."""
+        """Note the start of a round that keeps all partitions."""
 
     async def gives_up(self) -> None:
         """Prepare for the revocation of all partitions."""
 
     async def revoke(self, revoked: Collection[TP]) -> None:
-        """Finish, commit and forget ``revoked``, which are still assigned."""
+        """Finish the records of ``revoked``, commit them and stop processing these partitions.
+
+        The partitions are still assigned during the call.
+        """
 
     async def assigned(
         self,
@@ -75,10 +85,10 @@ class Listener(Protocol):
         roles: tuple[set[TP], set[TP]],
         generation: int,
     ) -> None:
-        """Begin with ``tps``, which are assigned from now on in ``roles`` (actives, standbys)."""
+        """Take over the assignment ``tps``, with ``roles`` (actives, standbys)."""
 
     def gave_away(self, everything: bool) -> None:
-        """Note the answer to this leaving member: whether it has no active partition left."""
+        """Note that this leaving member was answered; ``everything``: it has no active partition left."""
 
     async def stand_still(self) -> None:
         """Stop processing at once: other members may own this member's partitions."""
@@ -88,11 +98,13 @@ class Listener(Protocol):
 class CooperativeMember:
     """The state of a cooperative member between two requests.
 
-    ``offers``: the member offers cooperative rounds beside eager rounds. ``chosen`` is the protocol name of
-    the last round. ``gave_up``: all partitions were revoked before this round, and the app has had no
-    assignment since. ``lost``: other members may own this member's partitions; the member commits no offsets
-    until it has revoked all partitions. ``round`` is done when SyncGroup has been answered, and None outside
-    of a round. ``telling`` is the task that notifies the app of the last answer.
+    - ``offers``: the member supports cooperative rounds, not only eager rounds.
+    - ``chosen``: the protocol name of the last round.
+    - ``gave_up``: all partitions were revoked, and the app has had no assignment since.
+    - ``lost``: other members may own this member's partitions. The member commits no offsets until it has
+      revoked all partitions.
+    - ``round``: done when SyncGroup has been answered; None outside of a round.
+    - ``telling``: the task that notifies the app of the last answer.
     """
 
     subscription: SubscriptionState
@@ -104,17 +116,18 @@ class CooperativeMember:
     chosen: str = EAGER
     gave_up: bool = False
     lost: bool = False
-    #: Whether streams have stopped and may have skipped records: then all partitions are revoked and reread.
+    #: Whether streams may have skipped records. The member must then revoke all partitions and read the
+    #: records again.
     stood: bool = False
     round: asyncio.Future[None] | None = None
     telling: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
     standing: asyncio.Task[None] | None = None
-    #: One commit at a time.
+    #: Commits take this lock, so that only one commit runs at a time.
     committing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def own(self) -> Any:
-        """The present assignment; None if there is none."""
+        """Return aiokafka's present assignment; None without an assignment."""
         subscription = self.subscription.subscription
         return None if subscription is None else subscription.assignment
 
@@ -125,21 +138,21 @@ class CooperativeMember:
             under_way.set_result(None)
 
     async def told(self) -> None:
-        """Wait until the app was notified of the last answer."""
+        """Wait until the app has handled the last answer."""
         if self.telling is not None:
             await self.telling
 
     def must_stand_still(self) -> bool:
-        """Whether streams must skip their records; called from any thread.
+        """Return whether streams must skip their records; may be called from any thread.
 
-        A later answer of the group does not reset this: streams may have skipped records already. The member
-        reads these records again only after it revokes all partitions and restarts at the committed offsets.
+        Once True, the result stays True even if the group answers again: streams may have skipped records.
+        The member must first revoke all partitions and restart at the committed offsets.
         """
         self.stood |= self.is_overdue()
         return self.stood
 
     def is_overdue(self) -> bool:
-        """Whether other members may own this member's partitions by now; called from any thread."""
+        """Return whether other members may own this member's partitions; may be called from any thread."""
         return not self.fence.is_sure() and not self.gave_up and self.own() is not None
 
     async def tell(
@@ -151,7 +164,7 @@ class CooperativeMember:
         roles: tuple[set[TP], set[TP]],
         generation: int,
     ) -> None:
-        """Notify the app of its assignment, in the order of the rounds."""
+        """Notify the app of its assignment once ``before``, the last round's notification, has ended."""
         if before is not None:
             await before
         try:
@@ -161,10 +174,10 @@ class CooperativeMember:
 
 
 class Moves(NamedTuple):
-    """The partitions of one answer, and the difference to the present assignment.
+    """The partitions of one answer, and their difference from the present assignment.
 
-    ``withheld`` stay out of ``assigned``: a different member may use their new transactional id until it has
-    revoked its own partitions. The second round assigns them.
+    ``assigned`` does not contain the ``withheld`` partitions, which the second round assigns. Until then a
+    different member may still use their new transactional id.
     """
 
     assigned: frozenset[TP]
@@ -176,7 +189,10 @@ class Moves(NamedTuple):
 def moves(
     own: frozenset[TP], answered: frozenset[TP], torn: frozenset[TP], *, follows: bool
 ) -> Moves:
-    """The moves from ``own`` to ``answered``; ``torn`` partitions are revoked and assigned again."""
+    """Return the moves from ``own`` to ``answered``; ``torn`` partitions are revoked and assigned again.
+
+    ``follows``: a second round follows, and assigns the torn partitions.
+    """
     torn = torn & own & answered
     withheld = torn if follows else frozenset()
     assigned = answered - withheld

@@ -1,9 +1,9 @@
-"""aiokafka's group coordinator, except that a round revokes only the partitions that a member loses.
+"""aiokafka's group coordinator, except that a rebalance revokes only the partitions that a member loses.
 
-aiokafka revokes all partitions before each JoinGroup. Here a member that keeps its membership goes on
-fetching, processing and committing during the round. It learns from the answer which partitions to revoke.
-``take_over`` gives a coordinator of this class to a consumer after its start and before its subscription. The
-coordinator runs on the consumer's thread.
+aiokafka revokes all partitions before each JoinGroup. With this coordinator a member continues to fetch,
+process and commit during the round (JoinGroup, SyncGroup and the answer). The answer determines which
+partitions the member revokes. ``take_over`` replaces a consumer's coordinator after its start and before its
+subscription. The coordinator runs on the consumer's thread.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds between two checks that the coordinator still answers.
+#: Seconds between two checks whether the coordinator still answers.
 LOOK_S = 0.1
-#: Seconds that a member without partitions waits before it requests the second round; other members
-#: revoke their partitions meanwhile.
+#: Seconds that a member without partitions waits before it requests the second round. Meanwhile the other
+#: members revoke their partitions.
 BREATH_S = 0.02
 
 
@@ -77,7 +77,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         )
 
     async def _send_req(self, request: Request[RequestStruct]) -> Response:
-        """Send ``request``; JoinGroup and SyncGroup, which wait for members, use a second connection."""
+        """Send ``request``; JoinGroup and SyncGroup wait for other members and use their own connection."""
         if not isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
             return await super()._send_req(request)
         return await sent(partial(send_in_round, self), self.membership.fence, request)
@@ -85,14 +85,14 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def ensure_active_group(
         self, subscription: Subscription, prev_assignment: object
     ) -> object:
-        """Join; if the membership was lost within a round, revoke all partitions first."""
+        """Join the group; if the membership was lost during a round, revoke all partitions first."""
         if self.membership.lost and not self.membership.gave_up:
             self._performed_join_prepare = False
         return await super().ensure_active_group(subscription, prev_assignment)
 
     async def _stop_heartbeat_task(self) -> None:
-        # A task that is cancelled before its first step passes CancelledError on to the awaiting task, here
-        # the coordination task. Two rounds may follow each other without a step of the loop in between.
+        # Let the heartbeat task take its first step: a task that is cancelled earlier passes CancelledError
+        # on to the coordination task, which awaits it. Two rounds may follow each other that fast.
         await asyncio.sleep(0)
         await super()._stop_heartbeat_task()
 
@@ -125,7 +125,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         await super()._on_join_prepare(previous_assignment)
 
     async def _do_rejoin_group(self, subscription: Subscription) -> bool:
-        # In a thread: this opens a database for each partition with only files, which would delay fetches.
+        # Use a thread: opening a database for each partition that has files only would delay fetches.
         with self.membership.listener.waiting("the positions of local table files"):
             await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
         self.membership.round = create_future()
@@ -151,7 +151,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if not member.gave_up:
             await self._take(assignment, generation)
         elif member.assignor.is_followed(assignment):
-            # No partition is processed, and a second round brings the full assignment: notify the app then.
+            # No partition is processed. The second round brings the full assignment; notify the app then.
             member.assignor.on_assignment(assignment)
             member.lost = member.stood = False
             await asyncio.sleep(BREATH_S)
@@ -164,7 +164,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             member.gave_up = False
 
     async def _take(self, assignment: ConsumerProtocolMemberAssignment, generation: int) -> None:
-        """Revoke the lost partitions, keep the others unchanged, begin with the gained partitions."""
+        """Revoke the partitions that move away, keep the other partitions, and take over the gained ones."""
         member, own = self.membership, self.membership.own()
         topics = member.subscription.subscription.topics
         answered = frozenset(tp for tp in assignment.partitions() if tp.topic in topics)
@@ -179,11 +179,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             len(gained),
             ", a second round follows" * follows,
         )
-        self._start_heartbeat_task()  # aiokafka starts it after the callbacks
+        self._start_heartbeat_task()  # before the callbacks; aiokafka starts the task after them
         if revoked:
             await self.membership.told()
             try:
-                # Before the change of the assignment: the app commits assigned partitions only.
+                # Revoke before the change of the assignment: the app commits assigned partitions only.
                 await member.listener.revoke(revoked)
             except Exception:
                 logger.exception(
@@ -196,13 +196,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         change_assignment(own, tps, member.subscription, member.fetcher)
         member.assignor.on_assignment(assignment)
         if member.assignor.leaves:
-            # In the second round the other members wait until this member has left.
+            # The other members request the second round, which waits until this member has left.
             member.listener.gave_away(not any(member.assignor.assigned_actives()))
             return
         roles = member.assignor.assigned_actives() - withheld, member.assignor.assigned_standbys()
         if follows:
             self.request_rejoin()
-        # Not awaited, so that the second round does not wait while databases open.
+        # Do not await the app: the second round would wait until the app has opened its databases.
         member.telling = create_task(
             member.tell(member.telling, tps, revoked, gained, roles, generation)
         )
@@ -212,7 +212,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     def reset_generation(self) -> None:
         """Note the loss of the membership.
 
-        Ignore a refused commit or heartbeat of an earlier generation, and a refusal beside a round.
+        Ignore the refusal of a commit or heartbeat that was sent during a round or in an earlier generation.
         """
         member, committing = self.membership, BESIDE.get()
         if committing is not None and (member.round is not None or committing != self.generation):
@@ -221,21 +221,20 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         super().reset_generation()
 
     def request_rejoin(self) -> None:
-        """Request a new round, unless a commit or heartbeat beside the current round asks for it."""
+        """Request a new round; ignore the request of a commit or heartbeat during a round."""
         if BESIDE.get() is None or self.membership.round is None:
             super().request_rejoin()
 
     async def commit_offsets(self, assignment: Assignment, offsets: Mapping[TP, object]) -> None:
-        """Commit; a round does not lose the commit."""
+        """Commit ``offsets``; repeat the commit after a round that interrupts it."""
         await commit(self, assignment, offsets)
 
-    # -- a coordinator that is silent
+    # -- a coordinator that does not answer
 
     async def _watch(self) -> None:
         """Stop the streams after a session timeout without an answer: the group may have removed this member.
 
-        Also while the member waits for JoinGroup, kept partitions are processed as long as heartbeats are
-        answered.
+        As long as heartbeats are answered, kept partitions are processed, also while JoinGroup waits.
         """
         while not self._closing.done():
             await asyncio.wait([self._closing], timeout=LOOK_S)
@@ -278,7 +277,8 @@ async def take_over(
 ) -> CooperativeCoordinator:
     """Replace the coordinator of ``consumer``, an AIOKafkaConsumer between its start and its subscription.
 
-    It ``offers`` cooperative rounds, or eager rounds only.
+    With ``offers`` the new coordinator offers cooperative and eager rounds, without it eager rounds only.
+    Returns the new coordinator.
     """
     fetcher = await replace_fetcher(consumer, FairFetcher)
 

@@ -1,4 +1,4 @@
-"""Warnings of an app that cannot use the app's assignor, or cannot use it well."""
+"""Warnings at the start: the driver ignores the app's assignor, or tables are kept in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 
 
 class IgnoresAppAssignor(Consumer):
-    """A part of other drivers' consumers: log a warning that the app's assignor is not used."""
+    """A mixin for the consumers of other drivers: it logs that the app's assignor is not used."""
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         logger.warning(
@@ -32,7 +32,7 @@ class IgnoresAppAssignor(Consumer):
 
 
 def warn_of_memory(app: AppT) -> None:
-    """Log the names of the tables that keep their rows in memory."""
+    """Log a warning with the names of the tables that keep their rows in memory."""
     if tables := in_memory(app):
         logger.warning(
             "Tables kept in memory: %s. Each of their partitions is replayed from its changelog "

@@ -1,16 +1,15 @@
 """The membership fence: a worker that is no longer a member does not write to changelogs.
 
-A process may stand still for longer than its session timeout (SIGSTOP, a suspended machine, swapping). It
-does not know that other members own its partitions afterwards. A stock worker processes its queues until a
-heartbeat fails. Its changes then follow the changes of the new owners in the changelogs, permanently. It also
-stores the offset of its own last change as the position of its files. These files lack the new owners'
-changes before this offset. Both faults lose rows.
+A process may stand still for longer than its session timeout (SIGSTOP, a suspended machine, swapping). Other
+members then own its partitions, and the process does not notice this. A stock worker processes its queues
+until a heartbeat fails. Its changes then follow the changes of the new owners in the changelogs, permanently.
+The worker also stores the offset of its own last change as the position of its files. But these files lack
+the new owners' changes before this offset. Both faults lose rows.
 
-Kafka fences only transactional producers. So a worker measures the time since it sent the last answered
-request that renewed its session. Within the session timeout no other member can own its partitions. After
-the timeout, changes wait right before they are sent to changelogs, until the group answers. If the group has
-continued without the worker, the changes are dropped. Their records were not committed, and their owner
-processes them again.
+Kafka fences only transactional producers. So a worker measures the time since it last renewed its session.
+Within the session timeout no other member can own its partitions. After the timeout, changes wait right
+before they are sent to changelogs, until the group answers. If the group has continued without the worker,
+the changes are dropped. Their records were not committed, and their new owner processes them again.
 """
 
 from __future__ import annotations
@@ -33,57 +32,58 @@ _MARK = "_faust_assigner_membership"
 class HeartbeatFence:
     """The time for which this worker may act as the owner of its partitions; read from any thread.
 
-    The group may remove a member whose last heartbeat is older than the session timeout. Kafka renews a
-    session with each answered Heartbeat, and with each answered SyncGroup, by which the group admits the
-    member in a new generation. Only these two answers keep the fence open: for example, a coordinator answers
-    OffsetFetch even if it no longer knows the member. Without SyncGroup, rounds in faster succession than
-    heartbeats would close the fence. An answer counts from the time of its request. ``session_s`` is the
-    session timeout in seconds; times are values of ``clock()``.
+    The group may remove a member whose last heartbeat is older than the session timeout. Kafka renews the
+    session with each answered Heartbeat, and with each answered SyncGroup, which admits the member to a new
+    generation. Only these two answers renew the fence. An answer to OffsetFetch, for example, does not
+    prove the membership. SyncGroup counts because rebalances may follow each other faster than heartbeats.
+    The time of the request counts, not the time of the answer. ``session_s`` is the session timeout in
+    seconds; times are values of ``clock()``.
     """
 
     def __init__(self, session_s: float, clock: Callable[[], float] = monotonic) -> None:
         self._session_s, self._clock = session_s, clock
         self._heard_at = clock()
-        #: The begin of the current membership after a loss; older changes belong to a former membership.
+        #: The start of the current membership after a loss; older changes belong to a former membership.
         self._since = float("-inf")
         self.lost = False
         #: The number of memberships that have ended.
         self.losses = 0
 
     def hear(self, asked_at: float) -> None:
-        """Note that a request sent at ``asked_at`` was answered: the session began then or later."""
+        """Note that a request sent at ``asked_at`` renewed the session: at ``asked_at`` or later."""
         self._heard_at = max(self._heard_at, asked_at)
 
     def lose(self) -> None:
-        """Note that the group does not know this member, or does not know it in this generation."""
+        """Note that the group has refused this member or its generation: the membership is lost."""
         self.lost = True
         self.losses += 1
 
     def join(self) -> None:
-        """Note that the app gets an assignment: the group had admitted this member in a new generation.
+        """Note that the app gets an assignment: the group has admitted this member to a new generation.
 
-        If the process was stopped meanwhile, this admission may be old: only an answer opens the fence.
+        If the process was suspended meanwhile, this admission may be old. So this method ends the loss, but
+        only an answer of the group makes the membership sure.
         """
         if self.lost:
             self._since, self.lost = self._clock(), False
 
     def silent_s(self) -> float:
-        """Seconds since this worker sent the last request whose answer renewed its session."""
+        """Return the seconds since this worker sent the last request that renewed its session."""
         return self._clock() - self._heard_at
 
     def is_sure(self) -> bool:
-        """Whether no other member can own this worker's partitions."""
+        """Return whether the membership is sure: no other member can own this worker's partitions."""
         return not self.lost and self.silent_s() < self._session_s
 
     def is_stale(self, made_at: float) -> bool:
-        """Whether a change made at ``made_at`` belongs to a membership that has ended."""
+        """Return whether a change made at ``made_at`` belongs to a membership that has ended."""
         return self.lost or made_at < self._since
 
 
 def watch(coordinator: GroupCoordinator, fence: HeartbeatFence) -> bool:
-    """Have aiokafka's group coordinator renew ``fence``; return whether the coordinator supports it.
+    """Make aiokafka's group coordinator renew ``fence``; return False for a consumer without a group.
 
-    A second call has no effect. The coordinator of a consumer without a group does not renew the fence.
+    A second call has no effect.
     """
     if not hasattr(coordinator, "_do_heartbeat"):
         return False
@@ -100,13 +100,13 @@ def watch(coordinator: GroupCoordinator, fence: HeartbeatFence) -> bool:
         asked_at = monotonic()
         is_known: bool = await beat()
         if is_known:
-            # Not the time of the answer: a process that was stopped reads old answers when it continues.
+            # Use the time of the request: a process that was suspended reads old answers when it continues.
             fence.hear(asked_at)
         return is_known
 
     def reset_generation() -> None:
         reset()
-        # Cooperative rounds keep the member id while the group still knows the member.
+        # A cooperative coordinator keeps the member id here if the group still knows the member.
         if not getattr(coordinator, "member_id", ""):
             fence.lose()
 

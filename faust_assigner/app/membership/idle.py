@@ -1,9 +1,9 @@
-"""Return of a worker to the group after it took no records for longer than ``broker_max_poll_interval``.
+"""Rejoining: a worker returns to the group after an idle time longer than ``broker_max_poll_interval``.
 
-aiokafka leaves the group after this interval, so that other members get the partitions, and joins again at
-the next fetch. But Faust does not fetch without partitions: such a worker stayed alive without work for good.
-aiokafka also took a worker without assigned partitions for idle, and left the group repeatedly. Here such a
-worker stays in the group.
+The idle time is the time in which the worker takes no records. After the interval aiokafka leaves the group,
+so that other members get the partitions, and joins again at the next fetch. Faust does not fetch without
+partitions, so such a worker never joined again. aiokafka also treats a worker without assigned partitions as
+idle, so this worker left the group repeatedly. With this module such a worker stays in the group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ logger = get_logger(__name__)
 
 
 def comes_back(consumer: ConsumerT) -> None:
-    """Have ``consumer``, started and without a subscription, join again after a long idle time."""
+    """Make ``consumer`` join again after a long idle time.
+
+    The consumer has been started and has no subscription yet.
+    """
     coordinator = consumer._coordinator
     if hasattr(coordinator, "_maybe_leave_group"):
         coordinator._maybe_leave_group = partial(_leave, coordinator)
@@ -32,13 +35,16 @@ def comes_back(consumer: ConsumerT) -> None:
 
 
 async def _leave(coordinator: GroupCoordinator) -> None:
-    """Leave the group with a reason: the consumer stops, or it was idle for too long."""
+    """Leave the group, with the reason that the consumer stops or was idle for too long.
+
+    An idle member without partitions does not leave. A static member sends no LeaveGroup.
+    """
     reason = STOPS
     if not coordinator._closing.done():
         reason = IDLE
         if not coordinator._subscription.assigned_partitions():
             _count_anew(coordinator)
-            return  # it has no partitions to fetch
+            return  # without partitions there are no records to take
         logger.error(
             "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this "
             "worker leaves the group, and other members get its partitions. It joins again when "
@@ -53,7 +59,7 @@ async def _leave(coordinator: GroupCoordinator) -> None:
 
 
 async def _say_goodbye(coordinator: GroupCoordinator, reason: str) -> None:
-    """Send LeaveGroup once, as aiokafka does; after a failure the session timeout removes the member."""
+    """Send LeaveGroup once; if it fails, the group removes the member after the session timeout."""
     try:
         await coordinator._send_req(LeaveGroup(coordinator.group_id, coordinator.member_id, reason))
     except KafkaError as error:
@@ -63,7 +69,7 @@ async def _say_goodbye(coordinator: GroupCoordinator, reason: str) -> None:
 
 
 async def _stop_heartbeat_task(coordinator: GroupCoordinator) -> None:
-    """Stop heartbeats before a join; restart the idle time unless this member keeps partitions."""
+    """Stop heartbeats before a join; restart the idle time unless the member keeps its partitions."""
     await type(coordinator)._stop_heartbeat_task(coordinator)
     membership = getattr(coordinator, "membership", None)
     has_something = bool(coordinator._subscription.assigned_partitions())
@@ -72,6 +78,6 @@ async def _stop_heartbeat_task(coordinator: GroupCoordinator) -> None:
 
 
 def _count_anew(coordinator: GroupCoordinator) -> None:
-    """Restart the idle time now, unless a fetch is running: then there is no idle time."""
+    """Set the idle time to zero; during a fetch this has no effect, because there is no idle time."""
     with coordinator._subscription.fetch_context():
-        pass  # a fetch has ended now, as aiokafka sees it
+        pass  # aiokafka counts the idle time from the end of the last fetch, which is now

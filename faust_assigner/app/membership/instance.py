@@ -2,15 +2,15 @@
 
 Two workers with the same ``consumer_group_instance_id`` would replace each other for ever, and each would
 process records of the other. Kafka answers FENCED_INSTANCE_ID to the replaced worker, but only if its request
-carries the instance id. aiokafka's heartbeats and commits do not carry the id. The broker answers
-UNKNOWN_MEMBER_ID to them, as after an expired session. aiokafka then joins again as a new member, which
-replaces the other worker. So before a static member joins again, it sends a heartbeat with both ids. The
-answer shows whether a different worker holds the instance id.
+carries the instance id. aiokafka's heartbeats and commits do not carry the id, so the broker answers
+UNKNOWN_MEMBER_ID, as after an expired session. aiokafka then joins again as a new member, which replaces the
+other worker. So before a static member joins again, it sends a heartbeat with its member id and its instance
+id. The answer shows whether a different worker holds the instance id.
 
-A static member that returns within its session timeout gets its former assignment without a round, even if
-its subscription has changed. If the assignment has an unsubscribed topic, for example after a deploy that
-removes an agent, aiokafka's coordination task ends for good. Here the member takes the rest of the
-assignment, and ``FollowUp`` requests the round for the new subscription.
+A static member that returns within its session timeout gets its former assignment without a rebalance, even
+if its subscription has changed. If the assignment has an unsubscribed topic, for example after a deploy that
+removes an agent, aiokafka's coordination task ends for good. This module removes the unsubscribed topics from
+the assignment. ``FollowUp`` then requests a rebalance for the new subscription.
 """
 
 from __future__ import annotations
@@ -74,21 +74,23 @@ class StaticHeartbeat(Request[HeartbeatRequestV3]):  # type: ignore[misc]
         self._fields = fields
 
     def build(self, request_struct_class: type[HeartbeatRequestV3]) -> HeartbeatRequestV3:
-        """The request on the wire."""
+        """Return the request as aiokafka encodes it."""
         return request_struct_class(*self._fields)
 
 
 class InstanceGuard:
-    """The sender of a group coordinator's requests, for a coordinator with an instance id.
+    """The sender of the requests of a static member's group coordinator.
 
-    The guard calls ``end`` on the consumer's thread, with the reason, if this worker must end.
+    If a different worker holds the instance id, the guard calls ``end`` with the reason, on the consumer's
+    thread.
     """
 
     def __init__(
         self, coordinator: GroupCoordinator, end: Callable[[InstanceFenced], None]
     ) -> None:
         self._coordinator, self._end = coordinator, end
-        #: The generation and member id of the last round; None after a heartbeat found no other holder.
+        #: The generation and member id of the last join. None before the first join, and after a heartbeat
+        #: has shown that no other worker holds the instance id.
         self._joined: tuple[int, str] | None = None
 
     async def send(self, request: Request[RequestStruct]) -> Response:
@@ -128,12 +130,15 @@ class InstanceGuard:
         )
         logger.error("%s", reason)
         self._end(reason)
-        await coordinator._closing  # set as the worker ends
+        await coordinator._closing  # this future is done when the worker ends
         raise GroupCoordinatorNotAvailableError
 
 
 def guard_instance(consumer: ConsumerT, app: AppT) -> None:
-    """Have ``consumer``, started and without a subscription, end ``app`` once its instance id is fenced."""
+    """Make ``consumer`` end ``app`` once a different worker holds its instance id.
+
+    The consumer has been started and has no subscription yet. Without an instance id this has no effect.
+    """
     coordinator = consumer._coordinator
     if getattr(coordinator, "_group_instance_id", None) is not None:
         coordinator._send_req = InstanceGuard(coordinator, partial(_crash, app)).send
@@ -143,7 +148,7 @@ def guard_instance(consumer: ConsumerT, app: AppT) -> None:
 async def _complete(
     coordinator: GroupCoordinator, generation: int, member_id: str, protocol: str, answer: bytes
 ) -> None:
-    """Accept the group's answer without topics outside this member's subscription."""
+    """Accept the group's answer, without the topics to which this member does not subscribe."""
     topics = coordinator._subscription.subscription.topics
     await type(coordinator)._on_join_complete(
         coordinator, generation, member_id, protocol, _within(answer, topics)

@@ -1,14 +1,14 @@
 """The leader's checks before an assignment: tolerate invalid member metadata, and wait for new topics.
 
-aiokafka's leader decodes every member's metadata and requests the metadata of every topic in it. Bytes that
-cannot be decoded, or an invalid topic name, end the leader's coordination task for good. The whole group then
-gets no partitions. Here a member whose metadata cannot be decoded gets no partitions, and invalid names are
-left out.
+aiokafka's leader decodes each member's metadata and requests the topic metadata of each subscribed topic.
+Bytes that cannot be decoded, or an invalid topic name, end the leader's coordination task for good. The whole
+group then gets no partitions. With this guard, a member whose metadata cannot be decoded gets no partitions,
+and the leader ignores invalid topic names.
 
-A broker answers CreateTopics before the topic's partitions are in its metadata. A leader that reads the
-metadata in between leaves the topic out until a later round. If the topic is a changelog, workers process
-records on a table without restored state. So the leader asks again for up to ``PATIENCE_S``, as Kafka
-Streams' leader does.
+A broker answers CreateTopics before the topic's partitions are in its metadata. If the leader reads the
+metadata before then, it does not assign the topic until a later rebalance. If the topic is a changelog,
+workers process records without the table's restored state. So the leader repeats its request for up to
+``PATIENCE_S`` seconds, as Kafka Streams' leader does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds, below Kafka's shortest session timeout by default (6 s): the leader sends no heartbeats meanwhile.
+#: The longest wait for new topics, in seconds. The leader sends no heartbeats during the wait, so it must be
+#: shorter than the session timeout. Kafka's default allows no timeout below 6 s.
 PATIENCE_S = 3.0
 #: Seconds between two requests for metadata.
 LOOK_S = 0.1
@@ -40,7 +41,10 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 
 def guard_leader(consumer: ConsumerT) -> None:
-    """Have ``consumer``, started and without a subscription, tolerate invalid metadata of members."""
+    """Make ``consumer``, as a leader, tolerate invalid metadata of members and wait for new topics.
+
+    The consumer has been started and has no subscription yet.
+    """
     coordinator = consumer._coordinator
     perform = getattr(coordinator, "_perform_assignment", None)
     if perform is not None:
@@ -53,7 +57,7 @@ async def _perform(
     absent: set[str],
     response: JoinGroupResponse,
 ) -> object:
-    """Assign as aiokafka does, after invalid metadata, the last field of a member, has been replaced."""
+    """Replace invalid metadata (a member's last field), wait for new topics, and assign as aiokafka does."""
     response.members = [
         (*member[:-1], readable(member[0], member[-1])) for member in response.members
     ]
@@ -69,8 +73,8 @@ def _topics(members: Iterable[tuple[object, ...]]) -> Iterator[str]:
 async def _find_topics(client: AIOKafkaClient, topics: set[str], absent: set[str]) -> None:
     """Wait until the broker's metadata has the partitions of ``topics``.
 
-    ``absent``: topics of earlier waits that timed out. The leader waits for them again only after they have
-    been found.
+    ``absent`` contains topics for which an earlier wait has timed out; the function updates the set. The
+    leader does not wait for such a topic again until the topic has been found once.
     """
 
     def missing() -> set[str]:
@@ -96,7 +100,7 @@ async def _find_topics(client: AIOKafkaClient, topics: set[str], absent: set[str
 
 
 def readable(member_id: str, metadata: bytes) -> bytes:
-    """``metadata`` without invalid topic names; metadata without topics if it cannot be decoded."""
+    """Return ``metadata`` without invalid topic names; if it cannot be decoded, without any topic."""
     try:
         said = ConsumerProtocolMemberMetadata.decode(metadata)
         topics = said.subscription

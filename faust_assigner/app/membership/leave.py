@@ -1,10 +1,11 @@
-"""A leave with a time limit: a stopping worker processes its partitions until their new owners take over.
+"""The hand-over of a stopping worker: it processes its partitions until their new owners take over.
 
-The worker announces its leave in a round of its own. The leader assigns its partitions to other members, to
-holders of a copy first. Then the worker revokes its partitions and leaves, and the second round assigns them
-to the new owners. So the partitions pause between these two steps only, and not until the group notices the
-leave. A static member is expected back and does not hand over, unless an operator retires it: at its stop,
-the file of the setting ``RETIRE_FILE`` exists.
+The worker announces its leave in a rebalance that it requests. The leader assigns the worker's
+partitions to other members, preferably to members with a copy of their tables. Then the worker
+revokes its partitions and leaves, and the second rebalance assigns them to the new owners. The
+partitions pause only between these two steps. The hand-over has a time limit, the setting
+``LEAVE_S``. A static member does not hand over, because it is expected to return. To retire a
+static member, an operator creates the file of the setting ``RETIRE_FILE`` before the stop.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_leave"
-#: The default name of the file, in the app's data directory.
+#: The default name of the file that retires a static member, in the app's data directory.
 RETIRE = "retire"
 
 
 def install(app: AppT) -> None:
-    """Have ``app`` hand over before it stops its consumer."""
+    """Make ``app`` hand over its partitions before it stops its consumer; a second call has no effect."""
     if not getattr(app, MARK, False):
         setattr(app, MARK, True)
         app._stop_consumer = partial(stop, app, app._stop_consumer)
 
 
 async def stop(app: AppT, stop_consumer: Callable[[], Awaitable[None]]) -> None:
-    """Hand over if possible, for up to ``LEAVE_S`` seconds; then stop as Faust does."""
+    """Hand over if possible, for up to the seconds of ``LEAVE_S``; then stop the consumer as Faust does."""
     retires = is_to_retire(app)
     try:
         await hand_over(app, read_or_default(app, LEAVE_S), retires=retires)
@@ -52,20 +53,20 @@ async def stop(app: AppT, stop_consumer: Callable[[], Awaitable[None]]) -> None:
             "The hand-over failed; the partitions are reassigned when this worker exits"
         )
     if retires:
-        _leave_for_good(app)  # also if no member took over in time
+        _leave_for_good(app)  # even if no other member took over in time
     if (rounds := getattr(app._consumer, "rounds", None)) is not None:
-        rounds.end()  # otherwise Faust's fetcher takes a stop during a rebalance for a crash
+        rounds.end()  # during a rebalance, Faust's fetcher would otherwise treat the stop as a crash
     try:
         await stop_consumer()
     except Exception:
-        # The next steps end the consumer's thread; without them this worker would stay a member.
+        # Do not raise: the app's next steps end the consumer's thread, and so this worker's membership.
         logger.exception(
             "Could not commit the last processed records; the next owner processes them again"
         )
 
 
 def is_to_retire(app: AppT) -> bool:
-    """Whether an operator retires this static member; remove the file that requests it."""
+    """Return whether an operator retires this static member; remove the file that requests this."""
     if not app.conf.consumer_group_instance_id:
         return False
     path = read_or_default(app, RETIRE_FILE) or Path(app.conf.appdir) / RETIRE
@@ -87,14 +88,14 @@ def is_to_retire(app: AppT) -> bool:
 
 
 def _leave_for_good(app: AppT) -> None:
-    """Have the consumer send LeaveGroup when it closes; aiokafka sends none for a static member."""
+    """Make the consumer send LeaveGroup when it closes; aiokafka sends none for a static member."""
     coordinator = coordinator_of(app._consumer)
     if coordinator is not None:
         coordinator._group_instance_id = None
 
 
 async def hand_over(app: AppT, seconds: float, *, retires: bool = False) -> bool:
-    """Hand over; return whether all partitions moved within ``seconds``.
+    """Hand all partitions over; return whether they all moved within ``seconds``.
 
     A static member hands over only if it ``retires``.
     """
@@ -133,7 +134,7 @@ async def hand_over(app: AppT, seconds: float, *, retires: bool = False) -> bool
 
 
 async def _ask(app: AppT, consumer: ConsumerT, retires: bool) -> bool:
-    """Request the round that moves all partitions; return False if it is not possible.
+    """Request the rebalance that moves all partitions; return False if this member cannot hand over.
 
     Runs on the consumer's thread.
     """

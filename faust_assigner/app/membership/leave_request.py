@@ -1,7 +1,7 @@
 """LeaveGroup with a reason (KIP-800), which the broker logs together with the member that left.
 
-aiokafka sends the first two versions, which have no reason. A broker's log then does not show whether a
-worker was stopped or took no records for too long.
+aiokafka sends version 0 or 1, which have no field for a reason. The broker's log then does not show
+whether a worker was stopped or took no records for too long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ IDLE: Final = "no records were taken for longer than broker_max_poll_interval"
 
 
 class LeaveGroupResponseV5(Response):  # type: ignore[misc]
-    """An answer with an error code for the request, and an error code for each member."""
+    """The answer to LeaveGroup version 5: an error code for the request, and one for each member."""
 
     API_KEY = 13
     API_VERSION = 5
@@ -63,7 +63,7 @@ Version: TypeAlias = LeaveGroupRequest_v0 | LeaveGroupRequest_v1 | LeaveGroupReq
 
 
 class LeaveGroup(Request[Version]):  # type: ignore[misc]
-    """The request of one member to leave; without the reason for brokers older than Apache Kafka 3.2."""
+    """The request of one member to leave; brokers before Apache Kafka 3.2 get it without the reason."""
 
     API_KEY = 13
 
@@ -71,7 +71,7 @@ class LeaveGroup(Request[Version]):  # type: ignore[misc]
         self._group, self._member_id, self._reason = group, member_id, reason
 
     def build(self, request_struct_class: type[Version]) -> Version:
-        """The request on the wire."""
+        """Return the request as aiokafka encodes it."""
         if request_struct_class is LeaveGroupRequestV5:
             return request_struct_class(
                 self._group, [(self._member_id, None, self._reason, {})], {}

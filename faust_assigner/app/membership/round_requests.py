@@ -1,4 +1,7 @@
-"""JoinGroup and SyncGroup, which wait for other members: on their own connection, with heartbeats beside."""
+"""Send JoinGroup and SyncGroup on their own connection, and heartbeats meanwhile.
+
+Both requests wait for other members. The time from JoinGroup to the answer to SyncGroup is a round.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,20 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: The connection for JoinGroup and SyncGroup. Kafka answers the requests of one connection in turn, so
-#: commits and heartbeats on the same connection would wait until the round is over.
+#: The name of the connection for JoinGroup and SyncGroup. Kafka answers the requests of one connection in
+#: turn, so commits and heartbeats on the same connection would wait until the round is over.
 _ROUNDS = "rounds"
 
 
 async def send_in_round(
     coordinator: CooperativeCoordinator, request: Request[RequestStruct]
 ) -> Response:
-    """Send a request that waits for other members, with heartbeats beside it while partitions are kept.
+    """Send JoinGroup or SyncGroup; meanwhile send heartbeats if this member keeps its partitions.
 
-    KIP-429: kept partitions are processed while the round waits. An answered heartbeat shows that the
-    group still has this member. Without an answer for a session timeout the streams stop.
+    The member processes kept partitions during the round (KIP-429). An answered heartbeat shows that the
+    group still has this member. After a session timeout without an answer the streams stop.
+
+    Raises aiokafka's errors, for example GroupCoordinatorNotAvailableError without a known coordinator.
     """
     if coordinator.coordinator_id is None:
         raise errors.GroupCoordinatorNotAvailableError
@@ -40,7 +45,8 @@ async def send_in_round(
         # aiokafka sends one JoinGroup for each assignor name; put both names into one request.
         said = [metadata for name, metadata in request._group_protocols if name == EAGER]
         names = (COOPERATIVE, EAGER) if coordinator.membership.offers else (EAGER,)
-        if said:  # else a class of the app has a name of its own, whose rounds are eager
+        # An app's own assignor class may have its own protocol name; its rounds are eager.
+        if said:
             request._group_protocols = [(name, said[0]) for name in names]
     kind = type(request).__name__.removesuffix("Request")
     beating = create_task(_beat(coordinator))

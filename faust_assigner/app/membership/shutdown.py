@@ -1,7 +1,7 @@
-"""The shutdown's time limit: a worker that stops waits a few seconds for a silent broker, not for ever.
+"""The shutdown's time limit: a worker that stops waits for an unreachable broker a few seconds only.
 
-aiokafka retries some requests for ever, also the requests of the last commit, the last flush and the leave.
-The next owner processes uncommitted records again.
+aiokafka retries some requests for ever, among them the requests of the last commit, the last flush and the
+leave. If the last commit is skipped, the next owner processes the uncommitted records again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds that all waits for brokers may take together once the app stops. Waits for streams do not count.
+#: Seconds that all waits for brokers may take together while the app stops. Waits for streams do not count.
 SHUTDOWN_S = 4.0
 
-#: The shortest limit of one step in seconds, even if no time is left.
+#: The least limit of one step in seconds; a step gets this time even if no time is left.
 LEAST_S = 0.5
 
 
 class ShutdownBudget:
-    """The remaining seconds for waits for brokers; ``over`` is set once no time is left."""
+    """The time left for waits for brokers: ``left`` seconds. ``over`` is set once no time is left."""
 
     def __init__(self, app: AppT, seconds: float = SHUTDOWN_S) -> None:
         self.app, self.left, self.over = app, seconds, asyncio.Event()
@@ -40,7 +40,10 @@ class ShutdownBudget:
     async def within(
         self, what: str, step: Callable[..., Awaitable[object]], *args: object, **kwargs: object
     ) -> object:
-        """Run ``step(...)``; while the app stops, for the remaining time at most. None after a timeout."""
+        """Run ``step(...)`` and return its result; while the app stops, run it for the time left at most.
+
+        Logs a timeout and then returns None. ``what`` is the step's name in the log.
+        """
         if not self.app.should_stop:
             return await step(*args, **kwargs)
         began, limit = monotonic(), max(self.left, LEAST_S)
@@ -61,7 +64,7 @@ class ShutdownBudget:
 
 
 class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
-    """A daemon thread for the consumer: an unstopped consumer does not keep an idle process alive."""
+    """A daemon thread for the consumer: a consumer that was not stopped does not keep the process alive."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
@@ -69,7 +72,7 @@ class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
 
 
 class BoundedShutdown:
-    """The last steps of consumer and producer, which end even if the broker is silent."""
+    """The last steps of consumer and producer, which end even if the broker does not answer."""
 
     def __init__(self, app: AppT, thread: AIOKafkaConsumerThread) -> None:
         self._app, self._thread, self.budget = app, thread, ShutdownBudget(app)
@@ -78,13 +81,16 @@ class BoundedShutdown:
         producer.on_stop = partial(self._stop_producer, producer, producer.on_stop)
 
     async def commit(self, force_commit: Callable[..., Awaitable[bool]], *args: object) -> bool:
-        """Commit within the remaining time; during the shutdown, not through a thread that has crashed."""
+        """Commit with ``force_commit``; during the shutdown, within the time left.
+
+        Returns False during the shutdown if the consumer's thread, which would commit, has crashed.
+        """
         if self._app.should_stop and self._thread.should_stop:
             return False
         return bool(await self.budget.within("Last commit", force_commit, *args))
 
     async def wait_for_streams(self, wait_empty: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Wait for the streams; during the shutdown, until no time is left for waits for the broker."""
+        """Wait until the streams are empty; during the shutdown, until the time for brokers is used up."""
         if not self._app.should_stop:
             await wait_empty()
             return
@@ -102,12 +108,12 @@ class BoundedShutdown:
             await asyncio.gather(streams, over, return_exceptions=True)
 
     async def leave_group(self, commit: Callable[[], Awaitable[None]]) -> None:
-        """Flush, commit and leave, so that the group can reassign this worker's partitions.
+        """Flush, commit and leave, so that the group can reassign this worker's partitions at once.
 
-        Stock first closes its tables, for as long as needed, and the partitions pause meanwhile.
+        Stock Faust closes its tables before it leaves, and the partitions pause meanwhile.
         """
         if self._thread.should_stop:
-            return  # the thread has crashed, and leaves the group by itself
+            return  # the thread has crashed; at its end it leaves the group
         await self._app.producer.flush()
         await commit()
         await told()
@@ -140,16 +146,16 @@ class BoundedShutdown:
             await _done_within(LEAST_S, sender.client.close)
 
     def _limit_s(self) -> float:
-        """The limit of one last step in seconds."""
+        """Return the limit of one step in seconds."""
         return max(self.budget.left, LEAST_S)
 
 
 async def _done_within(seconds: float, step: Callable[[], Awaitable[object]]) -> bool:
-    """Run ``step()`` for at most ``seconds``; return whether it ended in time without an error.
+    """Run ``step()`` for at most ``seconds``; return whether the step ended in time without an error.
 
     Raises CancelledError only if the current task is cancelled. A stopping client cancels its own tasks, and
-    aiokafka passes on their CancelledError. This would end the thread without its stop signal, for which the
-    app would wait a minute.
+    aiokafka passes on their CancelledError. This error would end the thread without its stop signal, and the
+    app would wait a minute for the signal.
     """
     try:
         async with asyncio.timeout(seconds):

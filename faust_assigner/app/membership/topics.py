@@ -1,8 +1,9 @@
-"""Checks of topics: each worker reports unusable topics as a clear error at its start.
+"""Checks of topics: patterns, and changelogs whose partition count differs from their source's.
 
-Stock Faust does not subscribe to a topic that is given as a pattern, and does not log this. A changelog and
-its source may have different numbers of partitions. Then the first worker that writes to the table loses its
-agent, and other workers continue.
+A worker with such a topic ends with an error that names the topic. Stock Faust does not subscribe to a topic
+that is given as a pattern, and does not log this. If a changelog and its source have different numbers of
+partitions, stock Faust ends the agent of the first worker that writes to the table. The other workers
+continue.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def sources_of(app: AppT) -> list[str]:
-    """The names of the app's consumed topics without changelogs, ascending."""
+    """Return the names of the app's consumed topics without changelogs, ascending."""
     return sorted(
         {name for topic in app.topics for name in topic.topics} - app.tables.changelog_topics
     )
 
 
 def refuse_patterns(agents: Iterable[tuple[str, AgentT[object]]]) -> None:
-    """Raise ImproperlyConfigured with the name of the first agent, by name, that consumes a pattern."""
+    """Raise ImproperlyConfigured if an agent consumes a pattern; the error names the agent."""
     for name, agent in sorted(agents, key=lambda item: item[0]):
         pattern = getattr(agent.channel, "pattern", None)
         if pattern:
@@ -37,9 +38,10 @@ def refuse_patterns(agents: Iterable[tuple[str, AgentT[object]]]) -> None:
 
 
 def mismatches(app: AppT, tables: Iterable[CollectionT]) -> Iterator[str]:
-    """Describe each table whose changelog's partition count differs from all consumed topics.
+    """Yield a description of each table whose changelog has as many partitions as no consumed topic.
 
-    Counts that the consumer does not know yet are not a mismatch.
+    Skip topics whose partition count the consumer does not know yet, global tables, and tables with
+    ``use_partitioner``.
     """
     sources = {
         name: count for name in sources_of(app) if (count := app.consumer.topic_partitions(name))
@@ -58,7 +60,10 @@ def mismatches(app: AppT, tables: Iterable[CollectionT]) -> Iterator[str]:
 
 
 def verify(app: AppT, verify: Callable[[str], object], source_topic: str) -> None:
-    """Run stock's check at the first write after a record of ``source_topic``; a mismatch ends the app."""
+    """Run stock Faust's check of a table at a write; a mismatch ends the app, not only the agent.
+
+    ``source_topic`` is the topic of the record that caused the write.
+    """
     try:
         verify(source_topic)
     except PartitionsMismatch as error:

@@ -1,9 +1,9 @@
 """The watchdog: a worker processes records, or logs its wait once a minute, or ends with an error.
 
-The watchdog checks the recovery's loops, the fetcher, the consumer's thread, aiokafka's own tasks, and the
-checks that other modules register with :func:`must_run`. Stock Faust does not notice the end of any of
-them: the worker stays in the group, sends heartbeats, may be the leader, and its partitions stand still.
-Rebalances and commits have deadlines (``waits.py``).
+The watchdog checks the recovery's loops, the fetcher, the consumer's thread and aiokafka's own tasks. It also
+runs the checks that other modules register with :func:`must_run`. Stock Faust does not notice the end of such
+a task: the worker stays in the group and sends heartbeats, but its partitions stand still. Rebalances and
+commits have deadlines (``consumer/waits.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = get_logger(__name__)
 
 #: Seconds between two checks.
 LOOK_S = 1.0
-#: The number of consecutive checks with the same problem after which the worker ends.
+#: The worker ends after this number of consecutive checks with the same problem.
 LOOKS = 3
 #: Seconds after which a recovery that is due but does not run is started again.
 STALLED_S = 10.0
@@ -42,16 +42,23 @@ _MARK = "_faust_assigner_must_run"
 
 
 class CannotGoOn(Exception):
-    """A part that this worker needs has ended; the worker needs a restart."""
+    """Raised if a part that this worker needs has ended or waits for too long; the worker must restart."""
 
 
 def must_run(app: App, name: str, problem: Callable[[], str | None]) -> None:
-    """Have ``app``'s watchdog call ``problem()`` every second; the same text three times ends the worker."""
+    """Make ``app``'s watchdog call ``problem()`` every second.
+
+    The worker ends if the call returns the same text ``LOOKS`` times in succession. A second check with the
+    same ``name`` replaces the first.
+    """
     vars(app).setdefault(_MARK, {})[name] = problem
 
 
 def runs(service: Service, task: str) -> bool:
-    """Whether ``service`` runs the task named ``task``; True before its start and after its stop."""
+    """Return whether ``service`` runs the task named ``task``.
+
+    Also True before the service's start and after its stop.
+    """
     if not service.started or service.should_stop:
         return True
     return any(
@@ -62,7 +69,10 @@ def runs(service: Service, task: str) -> bool:
 
 
 def aiokafka_problem(consumer: AIOKafkaConsumer | None) -> str | None:
-    """A description of the problem of a started AIOKafkaConsumer; None if it is well or stopped."""
+    """Return a description of the problem of a started AIOKafkaConsumer; None without a problem.
+
+    A stopped consumer has no problem.
+    """
     if consumer is None or consumer._closed:
         return None
     coordinator, fetcher = (
@@ -84,18 +94,21 @@ def aiokafka_problem(consumer: AIOKafkaConsumer | None) -> str | None:
 
 
 class Watchdog:
-    """Checks a worker every second, and the numbers of partitions of its topics.
+    """Checks a worker every second.
 
-    Patterns are checked before the start. The numbers of partitions are checked at each assignment, and every
-    second while a topic is unknown. If a topic gets more partitions later, the check at a write finds the
-    mismatch.
+    The watchdog also compares the partition counts of changelogs and sources: at each assignment, and every
+    second until all counts are known and match. If a topic gets more partitions later, Faust's check at a
+    write finds the mismatch.
     """
 
     def __init__(self, tables: Any) -> None:
         self._tables, self._topics_checked = tables, False
 
     def topic_problem(self) -> str | None:
-        """A description of the first mismatch, or None; always None after a complete check without any."""
+        """Return a description of the first table with a mismatch; None if no mismatch is found.
+
+        The topics are not checked again once all counts were known and matched.
+        """
         if self._topics_checked:
             return None
         tables, app = self._tables, self._tables.app
@@ -105,7 +118,7 @@ class Watchdog:
         return problem
 
     async def watch(self) -> None:
-        """Check the worker until it stops; raise CannotGoOn for a problem that stays."""
+        """Check the worker until it stops; raise CannotGoOn for a problem at ``LOOKS`` successive checks."""
         tables = self._tables
         dead: dict[str, int] = {}
         said = RateLimitedLog()
@@ -122,7 +135,7 @@ class Watchdog:
             self._say_what_it_waits_for(said)
 
     def _look_at_waits(self, looked: float) -> float:
-        """Add the time since ``looked`` to the waits and log long waits; return the time of this check."""
+        """Add the time since ``looked`` to the current waits, log long waits, and return the current time."""
         now = monotonic()
         # The time in which the process or the machine was suspended does not count as a wait.
         seconds = min(now - looked, 2 * LOOK_S)
@@ -132,7 +145,7 @@ class Watchdog:
         return now
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """The name and the description of each problem, such as a task that has ended."""
+        """Yield the name and the description of each problem, such as a task that has ended."""
         if self._tables.should_stop or self._tables.app.should_stop:
             return
         for task in ("_restart_recovery", "_slurp_changelogs"):
@@ -155,7 +168,10 @@ class Watchdog:
                 yield name, found
 
     def _begin_stalled_again(self, since: float | None) -> float | None:
-        """Start a stalled recovery again; return the time since which a due recovery has not run, or None."""
+        """Start a recovery again if it has been due for ``STALLED_S`` seconds without running.
+
+        ``since`` and the result: the time since which the recovery is due; None if it is not due.
+        """
         recovery, app = self._tables.recovery, self._tables.app
         due = (
             recovery.idle
@@ -191,21 +207,21 @@ class Watchdog:
 
 
 class RepairedTables(RecoveringTables):
-    """The table manager, repaired: it restores tables by partition, and its worker is watched."""
+    """A table manager that restores tables by partition and runs the watchdog."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.watchdog = Watchdog(self)
 
     def add(self, table: CollectionT) -> CollectionT:
-        """Manage ``table``; a mismatch at a write ends the worker, not only the agent."""
+        """Add ``table``; a mismatch of partition counts at a write ends the worker, not only the agent."""
         table._verify_source_topic_partitions = partial(
             verify, self.app, table._verify_source_topic_partitions
         )
         return super().add(table)
 
     async def on_start(self) -> None:
-        """Raise ImproperlyConfigured for an agent whose topic is a pattern."""
+        """Start; raise ImproperlyConfigured if an agent's topic is a pattern."""
         refuse_patterns(self.app.agents.items())
         await super().on_start()
 
@@ -216,7 +232,7 @@ class RepairedTables(RecoveringTables):
         newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
-        """Raise PartitionsMismatch, which ends the app, for a table whose partition count fits no source."""
+        """Handle a rebalance; raise PartitionsMismatch, which ends the app, if a table fits no source."""
         if assigned and (problem := self.watchdog.topic_problem()):
             raise PartitionsMismatch(problem)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)

@@ -1,1 +1,1 @@
-"""Requests for the value of a key: routing, freshness and reading."""
+"""Requests for a key, such as web requests for a table row: routing, freshness and reading."""

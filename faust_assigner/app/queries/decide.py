@@ -1,4 +1,7 @@
-"""The choice of the worker that answers a request for a key: the owner or a fresh copy. Pure."""
+"""The choice of the worker that answers a request for a key: the owner or a standby. Pure.
+
+A copy is a standby's table of the key's partition.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,19 @@ from typing import Generic, TypeVar
 
 U = TypeVar("U")
 
-#: The maximum of copies on other workers to ask: each request may take a while, and the client
+#: The maximum number of other workers with a copy to ask: each request takes time, and the client
 #: waits.
 MOST_COPIES = 2
 
 
 @dataclass(frozen=True)
 class Here:
-    """This worker's knowledge of a key's partition.
+    """This worker's state of a key's partition.
 
-    ``is_owner``: this worker owns the partition, has restored it, and no other worker can own it by
-    now. A copy lacks ``lag`` records, as far as known, and no record that is older than ``age_s``.
-    Both are None without a copy. ``age_s`` is also None if the copy was never seen to catch up.
+    ``is_owner``: this worker owns the partition and has restored it, and no other worker can own
+    it. ``lag`` is the known number of records that this worker's copy lacks. The copy contains all
+    records older than ``age_s`` seconds. Both are None without a copy. ``age_s`` is also None until
+    the copy has caught up once.
     """
 
     is_owner: bool = False
@@ -28,20 +32,24 @@ class Here:
     age_s: float | None = None
 
     def is_fresh(self, bound_s: float) -> bool:
-        """Return whether a copy has all records older than ``bound_s``; always false for 0."""
+        """Return whether the copy has all records older than ``bound_s`` seconds; False for 0."""
         return bound_s > 0 and self.age_s is not None and self.age_s <= bound_s
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request: ``changes_nothing`` for GET and HEAD; ``is_forwarded`` if a worker sent it."""
+    """A request for a key.
+
+    ``changes_nothing`` is True for GET and HEAD, ``is_forwarded`` if a different worker has
+    forwarded it.
+    """
 
     changes_nothing: bool = True
     is_forwarded: bool = False
 
 
 class Who(Enum):
-    """The worker that is to answer."""
+    """The worker that is to answer, and its role."""
 
     OWNER_HERE = "this worker, as the owner"
     COPY_HERE = "this worker, from its copy"
@@ -50,7 +58,7 @@ class Who(Enum):
 
 @dataclass(frozen=True)
 class Step(Generic[U]):
-    """One attempt; ``at`` is the URL of a different worker."""
+    """One attempt to answer; ``at`` is the URL if a different worker is to answer, else None."""
 
     who: Who
     at: U | None = None
@@ -59,12 +67,13 @@ class Step(Generic[U]):
 def steps(
     here: Here, asked: Asked, bound_s: float, *, own: U, owner: U | None, copies: Sequence[U] = ()
 ) -> tuple[Step[U], ...]:
-    """Return the attempts in order; the first answer counts, and without one the client gets a 503.
+    """Return the attempts in order; the first success is the answer, else the client gets a 503.
 
-    ``own`` is this worker's URL, ``owner`` the URL of the partition's known owner, ``copies`` the
-    URLs of workers with a known copy. If this worker is the owner, no other worker is asked. A
-    forwarded request is not forwarded again, so that no two workers send it to each other. A
-    request that may change data is never answered from a copy.
+    ``own`` is this worker's URL, ``owner`` the URL of the partition's owner (None if unknown), and
+    ``copies`` the URLs of workers with a copy. If this worker is the owner, no other worker is
+    asked. A forwarded request is not forwarded again: two workers might send it to each other for
+    ever. A request that may change data is never answered from a copy. ``bound_s`` is the greatest
+    age of a copy that may answer; with 0 no copy answers.
     """
     if here.is_owner:
         return (Step(Who.OWNER_HERE),)

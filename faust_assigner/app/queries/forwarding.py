@@ -1,9 +1,10 @@
-"""Forwards a request for a key to the worker that has the key, but only to trusted URLs.
+"""Forwarding of a request for a key to the worker that has the key, only to trusted URLs.
 
-Any member may advertise any URL, and stock Faust sends every request there, headers included. This
-router sends requests to allowed URLs only (``FAUST_ASSIGNER_URLS``). It sends ``Authorization`` and
-``Cookie`` only to URLs that ``FAUST_ASSIGNER_CREDENTIALS_TO`` names. It follows no redirect, and it
-forwards the body (stock announces the length of the body and never sends the body).
+Any member may advertise any URL, and stock Faust sends each request to this URL, headers included.
+This module sends requests to allowed URLs only (``FAUST_ASSIGNER_URLS``). The headers
+``Authorization`` and ``Cookie`` are sent only to the URLs in ``FAUST_ASSIGNER_CREDENTIALS_TO``.
+Redirects are not followed. The body is forwarded; stock Faust sends the length of the body without
+the body.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ else:
 
 logger = get_logger(__name__)
 
-#: The client's credentials: not forwarded, unless a setting names the next worker.
+#: The headers with the client's credentials, forwarded only to the URLs in ``CREDENTIALS_TO``.
 CREDENTIALS = frozenset({"authorization", "cookie"})
-#: Headers of this connection only; never forwarded.
+#: Headers that are never forwarded, because they belong to one connection.
 KEPT_BACK = frozenset(
     {
         "proxy-authorization",
@@ -64,7 +65,7 @@ class Forwarding:
         self._app = app
         self._patterns = settings.read(app, table.URLS)
         self._trusted = settings.read(app, table.CREDENTIALS_TO)
-        #: URL -> requests refused so far; each URL is logged once.
+        #: URL -> number of requests that were not forwarded to it; each URL is logged once.
         self.refused: Counter[URL] = Counter()
 
     async def forward(
@@ -76,10 +77,10 @@ class Forwarding:
         also: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Response:
-        """Return the answer of the worker at ``dest_url``; ``also`` are additional headers.
+        """Return the answer of the worker at ``dest_url``; ``also`` contains additional headers.
 
-        ``options`` are the HTTP client's. Raises SameNode if the URL is this worker's own,
-        ServiceUnavailable if the URL is not allowed.
+        ``options`` are passed to aiohttp's client. Raises SameNode if the URL is this worker's own,
+        ServiceUnavailable if the URL is not allowed, and aiohttp's errors.
         """
         own = URL(str(self._app.conf.canonical_url))
         host, port = _host_and_port(dest_url)
@@ -121,12 +122,12 @@ class Forwarding:
 
 
 def _host_and_port(url: URL) -> tuple[str, int]:
-    """Return the address of a worker; a URL without a scheme is a host."""
+    """Return host and port of a worker's URL; a URL without a scheme is only a host."""
     return (url.host if url.scheme else url.path) or "", int(url.port or 80)
 
 
 class AllowlistRouter(Router):
-    """The app's router: it forwards to allowed URLs only."""
+    """Faust's router, except that it forwards requests to allowed URLs only."""
 
     def __init__(self, app: AppT) -> None:
         super().__init__(app)

@@ -1,8 +1,8 @@
-"""The maximum age of a copy, from the ends of its changelog that the broker reported. Pure.
+"""The age of a copy (a standby's table), computed from end offsets of its changelog. Pure.
 
-A look asks the broker for the end of the changelog. A copy that has reached this end lacks no
-record written before the look. The received records alone do not show this: a copy without new
-records cannot know the number of missing records.
+A look is one request to the broker for the end of the changelog. If the copy has reached this end, it
+contains all records written before the look. The received records do not show this, because a copy that
+receives no records may be up to date or behind.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: The maximum of looks per copy; if a copy is further behind, the oldest looks are dropped.
+#: The maximum number of looks per copy; if a copy is further behind, its oldest looks are dropped.
 MOST_LOOKS = 256
 
 
 class Look(NamedTuple):
-    """The changelog's ``end`` (the next record's offset) at ``asked_at`` (seconds) or later."""
+    """The changelog's ``end`` (the offset of the next record), requested at ``asked_at`` (seconds)."""
 
     asked_at: float
     end: int
@@ -23,11 +23,11 @@ class Look(NamedTuple):
 
 @dataclass
 class Marks:
-    """The end offsets of one copy's changelog that the copy may still have to reach, the oldest first."""
+    """The looks for one copy, oldest first: the last end that the copy has reached, and later ends."""
 
     looks: list[Look] = field(default_factory=list)
-    #: The copy's offset when all offsets before ``_through`` had been read. The last offsets before
-    #: an end may hold no record, only a transaction marker.
+    #: A copy whose last record has the offset ``_at`` has read all offsets before ``_through``. The
+    #: offsets in between contain no record, for example only a transaction marker.
     _at: int = -1
     _through: int = 0
 
@@ -45,13 +45,13 @@ class Marks:
         return max(applied + 1, self._through) if applied == self._at else applied + 1
 
     def lag(self, applied: int) -> int | None:
-        """Return how many offsets the copy lacks, as far as known; None before the first look."""
+        """Return the number of offsets between the copy and the last known end; None without a look."""
         return max(0, self.looks[-1].end - self.next_offset(applied)) if self.looks else None
 
     def fresh_at(self, applied: int) -> float | None:
-        """Return a time such that the copy has all records written before; None if unknown.
+        """Return the time of the last look whose end the copy has reached; None without such a look.
 
-        Looks before the last reached end have no further use and are dropped.
+        The copy contains all records written before this time. Earlier looks are dropped.
         """
         reached = self.next_offset(applied)
         passed = [i for i, look in enumerate(self.looks) if look.end <= reached]

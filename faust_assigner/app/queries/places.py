@@ -1,4 +1,4 @@
-"""The partition of a key, as the app's producer places it."""
+"""The partition to which the app's producer sends a key."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def partition_of(app: AppT, topic: str, key: bytes) -> TP:
-    """Return the partition in which producers put ``key``. Raises KeyError if unknown."""
+    """Return the partition to which producers send ``key``. Raises KeyError if unknown."""
     try:
         tp: TP | None = app.producer.key_partition(topic, key)
     except NotReady:
         raise KeyError(topic) from None
-    except TypeError:  # the producer has no metadata of the topic before its first write there
+    except TypeError:  # before its first write to the topic, the producer has no metadata of it
         number = app.consumer.key_partition(topic, key)
         tp = None if number is None else TP(topic, number)
     if tp is None:

@@ -1,4 +1,4 @@
-"""A request for a key that this worker answers: the readable rows and the answer's headers."""
+"""A request for a key that this worker answers: the rows that a view may read, and the headers."""
 
 from __future__ import annotations
 
@@ -24,21 +24,26 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: The key under which the request carries its reading from the router to the view.
+#: The router stores a request's :class:`Reading` in the request, under this key; the view reads it
+#: there.
 KEY: Any = getattr(aiohttp_web, "RequestKey", lambda name, _: name)(
     "faust_assigner_reading", object
 )
-#: Header of each answer: the answering worker's role `owner` or `standby`, or `none` with our 503.
+#: The header of each answer with the answering worker's role: `owner`, `standby`, or `none` with a
+#: 503.
 ROLE = "X-Faust-Assigner-Role"
-#: Headers of a copy's answer: the records that it lacked, as far as known, and the seconds since
-#: the copy surely had all records.
+#: Headers of an answer from a copy: the known number of records that the copy lacks, and the copy's
+#: age in seconds. The copy contains all records that are older.
 LAG, AGE = "X-Faust-Assigner-Lag", "X-Faust-Assigner-Age"
-#: Seconds after which the client may try again.
+#: Seconds after which the client may send the request again.
 RETRY_AFTER_S = 1
 
 
 class Reading:
-    """A scope: the requested key, its partition, and the role in which this worker answers."""
+    """The scope of one request: its key, its partition, and the role in which this worker answers.
+
+    Raises NotHere if this worker's copy may not answer (any more).
+    """
 
     def __init__(
         self, standing: ReplicaStatus, table: CollectionT, key: object, tp: TP, who: Who
@@ -54,8 +59,9 @@ class Reading:
         """Return the partitions to search for ``key``, the requested key's partition first.
 
         An owner's other partitions follow, because the key's producer may have its own partitioner.
-        For a different key an owner may search all its partitions (None), and a copy raises
-        NotHere.
+        If ``key`` is not the requested key, an owner searches all its partitions (the result is
+        None). Raises NotHere if this worker's copy is too old, if ``key`` is not the requested key
+        of a copy, or if this worker has just lost the partition.
         """
         if not self._is_key(store, key):
             if self.who is Who.COPY_HERE:
@@ -74,23 +80,27 @@ class Reading:
         return [self.tp.partition, *(tp.partition for tp in others if self.standing.is_owner(tp))]
 
     def may_read_all(self, table: CollectionT) -> None:
-        """Raise NotHere for a copy, unless the table is global; an owner may read all its rows."""
+        """Raise NotHere if this worker has only a copy of ``table``, unless the table is global."""
         if self.who is Who.COPY_HERE and not table.is_global:
             raise NotHere("a copy answers only for the row of the requested key")
 
     def _is_key(self, store: WriteBehindStore, key: bytes) -> bool:
         """Return whether ``key`` is the requested key or a window of it.
 
-        Keys are compared as text, because a number in the table is text in a URL.
+        Keys are compared as text, because the key in a URL is text.
         """
         try:
             said = store.key_of(key)
             return str(said if store.table.window is None else said[0]) == str(self.key)
-        except Exception:  # not a key of ours
+        except Exception:  # the key cannot be decoded, so it is not the requested key
             return False
 
     def _beside(self, table: CollectionT) -> TP:
-        """Return the same partition number of a second table in the group: it has the same keys."""
+        """Return the requested partition number of a second table.
+
+        Tables of one co-partitioned group have the same keys in the same partition numbers. Raises
+        NotHere for a table of a different group.
+        """
         topic = table.changelog_topic.get_topic_name()
         ids = self.standing.app.assignor.group_for_topic
         if topic != self.tp.topic and ids(topic) != ids(self.tp.topic):
@@ -113,10 +123,10 @@ class Reading:
 
 
 def _refuse_unscoped(app: AppT) -> None:
-    """Raise NotHere if the view could read a table whose class the app's settings do not name.
+    """Raise NotHere if the view could read a table that ``ScopedTable`` does not guard.
 
-    Tables outside RocksDB, and sets, are no copies. ``ScopedTable`` guards those that the app has
-    made by its own methods, as ``app.Table()``.
+    Tables outside RocksDB, and sets, cannot answer as copies. ``ScopedTable`` refuses reads of such
+    a table if a method of the app, such as ``app.Table()``, has created it.
     """
     for table in app.tables.values():
         if not isinstance(table.data, WriteBehindStore) and not isinstance(table, ScopedTable):
@@ -124,17 +134,17 @@ def _refuse_unscoped(app: AppT) -> None:
 
 
 def table_route(declare: Callable[..., Any], table: CollectionT, *args: Any, **options: Any) -> Any:
-    """Wrap ``app.table_route``: its views read within the scope of their request."""
+    """Declare a route with ``app.table_route``; its view reads within the scope of the request."""
     route = declare(table, *args, **options)
     return lambda view: route(scoped(view))
 
 
 def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a view to read in the scope that the router gave its request, and to set the headers."""
+    """Wrap a view: it reads within the request's :class:`Reading`, and its answer gets headers."""
 
     @wraps(answer)
     async def scoped_answer(view: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        # A view may be called directly, and with a request of a different web server.
+        # A view may also be called directly, or with a request of a different web server.
         reading = request.get(KEY) if hasattr(request, "get") else None
         if not isinstance(reading, Reading):
             return await answer(view, request, *args, **kwargs)
@@ -153,7 +163,7 @@ def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unavailable(web: Web, why: str) -> Response:
-    """Return a 503 with a ``Retry-After``."""
+    """Return a 503 with the reason and a ``Retry-After`` header."""
     return web.json(
         {"error": f"Cannot answer for this key right now: {why}"},
         status=503,

@@ -1,4 +1,4 @@
-"""This worker's knowledge of the partitions that requests may read, kept up to date."""
+"""The state of the partitions that requests may read from this worker: ownership, lag and age."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Limits in seconds of the interval between two reads of the changelogs' end offsets. The interval
-#: is a quarter of the bound.
+#: The least and the greatest interval between two looks at the changelogs' end offsets, in seconds.
+#: The interval is a quarter of ``bound_s`` within these limits.
 LEAST_LOOK_S, MOST_LOOK_S = 0.1, 0.5
 
 
 class _HandedOut(NamedTuple):
-    """A round of the fetcher by which all records before ``end`` had been handed out.
+    """The number of fetches (``rounds``) by which all records before ``end`` had been fetched.
 
-    ``began`` identifies the generation and the recovery.
+    ``began`` identifies the generation and the recovery; in later ones the number has no meaning.
     """
 
     rounds: int
@@ -35,11 +35,11 @@ class _HandedOut(NamedTuple):
 
 
 class ReplicaStatus(Service):  # type: ignore[misc]
-    """One app's service that watches its copies, if a bound allows answers from copies.
+    """One app's service that measures the age of its copies; idle if ``bound_s`` is 0.
 
-    A copy is the RocksDB database of a standby, or of a former standby that this worker now
-    restores as the owner. A table in memory is no copy, because its rows do not contain their
-    offset.
+    ``bound_s`` is the greatest age in seconds of a copy that may answer. A copy is the RocksDB
+    database of a standby, or of a former standby that this worker now restores as the owner. A
+    table in memory cannot answer as a copy, because it does not store the offset of its rows.
     """
 
     def __init__(self, app: AppT, bound_s: float, **kwargs: object) -> None:
@@ -50,7 +50,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         super().__init__(**kwargs)
 
     def here(self, tp: TP) -> Here:
-        """Return the current knowledge of a changelog partition; cheap."""
+        """Return this worker's state of a changelog partition, without a request to the broker."""
         if self.is_owner(tp):
             return Here(is_owner=True)
         applied, marks = self._applied(tp), self.marks.get(tp)
@@ -62,7 +62,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         )
 
     def is_owner(self, tp: TP) -> bool:
-        """Return whether this worker surely owns ``tp`` at this moment and has restored it."""
+        """Return whether this worker owns ``tp``, has restored it, and is surely still a member."""
         app = self.app
         return bool(
             self._owns(tp)
@@ -73,7 +73,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
     def _owns(self, tp: TP) -> bool:
         """Return whether this worker owns ``tp``.
 
-        Every worker has all partitions of a global table, and one worker writes each of them.
+        Every worker has all partitions of a global table; the owner of a partition is its writer.
         """
         assignor = self.app.assignor
         if not assignor.is_active(tp):
@@ -90,9 +90,9 @@ class ReplicaStatus(Service):  # type: ignore[misc]
     # -- copies
 
     def _applied(self, tp: TP) -> int | None:
-        """Return the offset in the copy; None without a copy.
+        """Return the offset of the copy's last record; None without a copy.
 
-        If possible, buffered records are written first, so that they count.
+        If possible, records in the recovery's buffer are written first, so that they count.
         """
         app, assignor = self.app, self.app.assignor
         store = self.app.tables._changelogs[tp.topic].data
@@ -114,7 +114,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             await self.sleep(min(MOST_LOOK_S, max(LEAST_LOOK_S, self.bound_s / 4)))
             try:
                 await self.look()
-            except Exception as exc:  # the broker did not answer: copies grow older meanwhile
+            except Exception as exc:  # the broker did not answer: the copies' age increases
                 logger.debug(
                     "Could not read the end offsets of changelogs; lags are out of date: %r", exc
                 )
@@ -133,25 +133,26 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             return
         asked_at = monotonic()
         thread = app.consumer._thread
-        # From the broker itself: under exactly_once Faust returns the ends that the consumer has
-        # read.
+        # Ask the broker: under exactly_once Faust returns the end offsets that its last fetch
+        # reported.
         ends = await thread.call_thread(thread._ensure_consumer().end_offsets, copies)
         for tp in copies:
             if (end := ends.get(tp)) is not None and assignor.is_standby(tp):
                 self.marks.setdefault(tp, Marks()).note(Look(asked_at, end))
         if app.in_transaction:
-            # A copy that left during the request has no mark.
+            # A copy that this worker lost during the request has no marks.
             await self._pass_markers([tp for tp in copies if tp in self.marks])
 
     async def _pass_markers(self, copies: Collection[TP]) -> None:
         """Note the copies with only transaction markers between their offset and an end.
 
-        Records handed out in an earlier round of the fetcher have reached the queue by now. If the
-        queue and the buffer are empty, all these records are written.
+        When a new fetch has begun, all records of earlier fetches are in the queue. If the queue
+        and the recovery's buffer are empty then, all these records have been written.
         """
         app, recovery = self.app, self.app.tables.recovery
         for tp in copies:
-            # Faust's generation number does not change in cooperative rounds; the group's does.
+            # Use the group's generation as well: Faust's own number does not change in cooperative
+            # rounds.
             began = (
                 app.assignor.generation,
                 app.consumer_generation_id,

@@ -1,4 +1,4 @@
-"""Routes a request for a key to a worker that can answer it, within a bounded time."""
+"""Routing of a request for a key to a worker that can answer, within a bounded time."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ else:
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_standing"
-#: The header of a forwarded request, which is not forwarded again.
+#: The header that marks a forwarded request, which is not forwarded again.
 HOP = "X-Faust-Assigner-Hop"
-#: Seconds to connect to a different worker.
+#: The time limit of a connection to a different worker, in seconds.
 CONNECT_S = 1.0
-#: Seconds for the answer to a request that may change data, because only the owner can answer such
-#: a request; aiohttp's own limit.
+#: The time limit of a request that may change data, in seconds (aiohttp's default). The limit is
+#: long because only the owner can answer such a request.
 PATIENT_S = 300.0
-#: Seconds during which an unresponsive worker is asked last.
+#: Seconds for which a worker that did not answer is asked last.
 SHUNNED_S = 2.0
 #: The errors of an unreachable worker. The HTTP client of a stopping worker raises RuntimeError.
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
@@ -55,20 +55,20 @@ def _group(app: AppT, topic: str) -> int | None:
 
 
 class KeyRouter(Router):
-    """The app's router for keys; ``standing`` is this worker's knowledge of its partitions."""
+    """The app's router for keys; ``standing`` is this worker's state of its partitions."""
 
     def __init__(self, app: AppT) -> None:
         super().__init__(app)
         self.forwarding = Forwarding(app)
         self.standing: ReplicaStatus = getattr(app, MARK)
-        #: Worker -> the time until which this worker is asked last.
+        #: URL of a worker -> the time until which the worker is asked last.
         self._shunned: dict[URL, float] = {}
         self._forward_s = settings.read(app, settings_table.FORWARD_S)
 
     async def route_req(self, table_name: str, key: object, web: Web, request: Request) -> Response:
-        """Return a different worker's answer, or 503; raise SameNode if this worker is to answer.
+        """Return a different worker's answer, or a 503.
 
-        With SameNode the request carries a :class:`Reading`.
+        Raises SameNode if this worker is to answer; the request then contains a :class:`Reading`.
         """
         try:
             table = self.app.tables[table_name]
@@ -94,11 +94,12 @@ class KeyRouter(Router):
 
     @classmethod
     def _get_serialized_key(cls, table: CollectionT, key: object) -> bytes:
-        """Serialize the key as the streams' topics do: this form determines the partition.
+        """Serialize the key as the source topics do: the key's bytes determine its partition.
 
-        Stock uses the changelog's form, which is JSON unless configured otherwise. If the topics'
-        form differs, most keys get a wrong partition. If the topics beside the table disagree, or
-        if there is none, the changelog's form is used here, too.
+        Stock Faust uses the changelog's serializer, which is JSON by default. If a source topic
+        uses a different serializer, stock Faust computes a wrong partition for most keys. The
+        changelog's serializer is used if the topics of the table's group disagree, or if there is
+        no such topic.
         """
         app, changelog = table.app, table.changelog_topic.get_topic_name()
         own: bytes = table.changelog_topic.prepare_key(key, None)[0]
@@ -106,13 +107,13 @@ class KeyRouter(Router):
             group = app.assignor.group_for_topic(changelog)
         except KeyError:
             return own
-        if table.use_partitioner:  # its rows are placed by the changelog's form
+        if table.use_partitioner:  # the table's rows are partitioned by the changelog's serializer
             return own
         said = set()
         for topic in tuple(app.topics):
             names = set(getattr(topic, "topics", None) or ()) - app.tables.changelog_topics
             if any(_group(app, name) == group for name in names):
-                with suppress(Exception):  # keys of a different type
+                with suppress(Exception):  # the topic has keys of a different type
                     said.add(topic.prepare_key(key, None)[0])
         return said.pop() if len(said) == 1 else own
 
@@ -131,11 +132,11 @@ class KeyRouter(Router):
         )
 
     def _is_shunned(self, step: Step[URL]) -> bool:
-        """Return whether the worker is asked last: few requests should wait for a frozen worker."""
+        """Return whether the worker is asked last, because it did not answer an earlier request."""
         return step.at is not None and self._shunned.get(step.at, 0.0) > monotonic()
 
     async def _ask(self, url: URL, asked: Asked, web: Web, request: Request) -> Response | None:
-        """Return the answer of the worker at ``url``; None if the worker has none."""
+        """Return the answer of the worker at ``url``; None if the worker cannot answer now."""
         total = self._forward_s if asked.changes_nothing else PATIENT_S
         try:
             answer = await self.forwarding.forward(
@@ -157,7 +158,10 @@ class KeyRouter(Router):
     async def route_topic_req(
         self, topic: object, key: object, web: Web, request: Request
     ) -> Response:
-        """Route a request for a key of a topic as :meth:`route_req`; only its reader can answer."""
+        """Route a request for a key of a topic to the worker that reads the key's partition.
+
+        Returns a 503 if that worker is unknown or does not answer.
+        """
         try:
             return await super().route_topic_req(topic, key, web, request)
         except (*UNREACHABLE, ServiceUnavailable) as error:

@@ -1,1 +1,1 @@
-"""One rebalance: the leader's round and a member's part in the round."""
+"""One round, which is one rebalance of the group: the leader's decision and each member's part."""

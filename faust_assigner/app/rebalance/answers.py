@@ -1,4 +1,4 @@
-"""The leader's answers: each member's assignment in bytes, within the limit of the group's record."""
+"""The leader's answers: each member's encoded assignment, within the group record's size limit."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ Answers = dict[str, ConsumerProtocolMemberAssignment]
 def answers_of(
     view: LeaderView, found: Round, metadata: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> tuple[Answers, int]:
-    """Return each member's assignment, and the least size of a too large group record (else 0).
+    """Return each member's assignment, and the size of a group record that is too large (else 0).
 
-    The directory of owners is omitted if the record would be too large; the holders of copies are
-    omitted first.
+    Each answer contains a directory of the owners of all partitions, with the holders of copies if
+    the view asks for them. If the group record would be too large, the holders of copies are
+    omitted, and if that is not enough, the whole directory. Only then the size is not 0: the record
+    would have at least this number of bytes.
     """
     writer, ours = _writer(view, found), [one for one in found.member_claims if one.data.is_ours]
     size = sum(writer.shared_bytes for _ in ours)
@@ -122,6 +124,9 @@ def protocol_list(
     actives: Mapping[str, list[int]],
     standbys: Mapping[str, list[int]],
 ) -> list[tuple[str, list[int]]]:
-    """Return topic -> partitions to fetch, actives before standbys; stock members compare this."""
+    """Return (topic, partitions to fetch), actives before standbys.
+
+    Stock members compare this list with their actives and standbys.
+    """
     topics = sorted(actives.keys() | standbys.keys())
     return [(topic, [*actives.get(topic, ()), *standbys.get(topic, ())]) for topic in topics]

@@ -1,7 +1,7 @@
-"""Faust's consumer with the repairs.
+"""Faust's consumer with this package's repairs.
 
-Its methods name their steps in the order in which these happen. The steps are methods of parts, each
-of which has its own module.
+A method of the consumer calls its steps in order. The steps are methods of the consumer's parts, and
+each part has its own module.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ else:
 
 
 class RepairedConsumer(Consumer):
-    """The consumer, repaired; a cooperative rebalance stops only the partitions that move."""
+    """The repaired consumer: a cooperative rebalance stops only the partitions that move."""
 
     #: Whether the last generation has ended and the next generation's recovery has not begun.
     between_generations = False
-    #: The number of fetches so far: a record of fetch n has reached its queue when fetch n + 1 begins.
+    #: The number of fetches so far. When fetch n + 1 begins, all records of fetch n are in their queues.
     fetch_rounds = 0
     #: Source partition -> the offset of its first record since it was assigned.
     first_read: dict[TP, int]
-    #: Whether the fence is renewed by the group's answers.
+    #: Whether answers of the group renew the fence; False for a consumer without a group.
     _is_watched = False
     #: The fetcher; None until the client has started.
     fetcher: FairFetcher | None = None
@@ -64,7 +64,7 @@ class RepairedConsumer(Consumer):
         on_partitions_revoked: Callable[[set[TP]], Awaitable[None]],
         **options: object,
     ) -> None:
-        #: Set when a leaving worker no longer has to wait for a round.
+        #: Set when the group has answered the round in which this leaving worker hands over.
         self.left = asyncio.Event()
         self._resumed, self.first_read = asyncio.Event(), {}
         self._app_revoked = options["on_partitions_revoked"] = on_partitions_revoked
@@ -80,7 +80,7 @@ class RepairedConsumer(Consumer):
         self.room = BackPressure(self)
 
     async def on_restart(self) -> None:
-        """Begin anew, with all partitions."""
+        """Restart the consumer, and clear its notes of resumed and read partitions."""
         await super().on_restart()
         self._resumed, self.first_read = asyncio.Event(), {}
 
@@ -88,17 +88,17 @@ class RepairedConsumer(Consumer):
         return new_thread(RepairedThread, self)
 
     def topic_partitions(self, topic: str) -> int | None:
-        """The number of partitions of ``topic``; None for a topic newer than the cached metadata.
+        """Return the number of partitions of ``topic``; None if the cached metadata lacks the topic.
 
-        Stock returns 0, and the agent ends with PartitionsMismatch at its first change of a new table.
+        Stock Faust returns 0, so the agent's first change of a new table raises PartitionsMismatch.
         """
         return super().topic_partitions(topic) or None
 
     async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
-        """The end offsets of ``partitions`` from the broker, of committed records under ``exactly_once``.
+        """Fetch the end offsets of ``partitions``; under ``exactly_once``, the ends of committed records.
 
-        Under ``exactly_once`` stock returns the offset that its last fetch reported, and before the first
-        fetch it takes partitions for empty.
+        Under ``exactly_once`` stock Faust returns the offset that its last fetch reported. Before the
+        first fetch it treats partitions as empty.
         """
         end_offsets = self._thread._ensure_consumer().end_offsets
         return dict(await self._thread.call_thread(end_offsets, partitions))
@@ -106,11 +106,11 @@ class RepairedConsumer(Consumer):
     # -- fetches and their delivery
 
     async def _wait_next_records(self, timeout: float) -> tuple[Records | None, set[TP] | None]:
-        # Stock sleeps a second while no partition is active, at the begin and end of each recovery.
+        # Stock Faust sleeps for a second while no partition is active, as at the start of each recovery.
         if not self.app.client_only and not self._active_partitions:
             if not self.flow_active:
-                # Wait as stock does: after a return while the flow is stopped, the caller seeks all
-                # partitions to their committed offsets.
+                # Wait as stock Faust does. If this method returns while the flow is stopped, the caller
+                # seeks all partitions to their committed offsets.
                 await self.wait(self.can_resume_flow)
             self._resumed.clear()
             await self.wait(self._resumed, timeout=timeout)
@@ -119,19 +119,22 @@ class RepairedConsumer(Consumer):
         return await super()._wait_next_records(timeout)
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Records:
-        # The fetcher calls this only after it has passed on the previous batch.
+        # Faust's fetcher calls this method only after it has passed on the previous batch.
         self.fetch_rounds += 1
         return self.delivery.take(await super()._getmany(active_partitions, timeout))
 
     def note_first(self, records: Records) -> None:
-        """Note the first offset of each new source partition in ``records``; on the consumer's thread."""
+        """Note the first offset of each new source partition in ``records``; on the consumer's thread.
+
+        A partition is new if none of its records was read since it was assigned.
+        """
         for tp, batch in records.items():
             is_new = tp not in self.first_read
             if is_new and tp.topic not in self.app.tables.changelog_topics:
                 self.first_read[tp] = batch[0].offset
 
     def may_fetch(self, tp: TP) -> bool:
-        """Whether records of ``tp`` may be fetched now."""
+        """Return whether records of ``tp`` may be fetched now."""
         return self.flow_active and tp in self._active_partitions
 
     async def _deliver(self, deliver: Deliver, message: Message) -> object:
@@ -140,15 +143,15 @@ class RepairedConsumer(Consumer):
         return await self.delivery.hand_out(deliver, message)
 
     def wake_fetcher(self) -> None:
-        """Have the fetcher check again which partitions to fetch."""
+        """Make the fetcher check again which partitions to fetch."""
         if self.fetcher is not None:
-            with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
+            with contextlib.suppress(RuntimeError):  # the thread's loop is closed: the worker stops
                 self._thread.thread_loop.call_soon_threadsafe(self.fetcher.wake)
 
-    # -- eager rounds: no partition resumes from the revocation until the next recovery begins
+    # -- eager rounds: between the revocation and the next recovery no partition is resumed
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Revoke all partitions after the final commit; drop changes whose records are repeated."""
+        """Commit, revoke all partitions, and drop the unwritten changes of uncommitted records."""
         with revoking(self.app, revoked):
             self.between_generations = True  # a running recovery must not start the flow again
             await notify_and_commit(self, self._app_revoked, revoked)
@@ -161,23 +164,23 @@ class RepairedConsumer(Consumer):
         discard(self.app)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Take over an eager round's assignment, as a member of its generation."""
+        """Take over the assignment of an eager round."""
         with assigning(self.app, assigned):
             self._join()
             self._pause_all(assigned)
-            # A recovery that ends at once does not end the round before the app knows its answer.
+            # A recovery may end at once; the round must not end before the app has its assignment.
             with self.rounds.answering():
                 await super().on_partitions_assigned(assigned, generation_id)
 
     def _join(self) -> None:
-        """Watch the membership from the first assignment on, and begin a new generation of changes."""
+        """Begin a generation: renew the fence from now on, and track the changes of tables anew."""
         self._is_watched = watch(coordinator_of(self), self.fence)
         if self._is_watched:
             self.fence.join()
         self.changes.begin_generation(is_member=self._is_watched)
 
     def _pause_all(self, assigned: set[TP]) -> None:
-        """Pause all partitions; stock leaves them active until agents and topics are notified."""
+        """Pause all partitions; stock Faust leaves them active until agents and topics are notified."""
         self.between_generations = True
         self.stop_flow()
         self.app.flow_control.suspend()
@@ -185,15 +188,15 @@ class RepairedConsumer(Consumer):
         self._paused_partitions.update(faust_tps(assigned))
 
     def begin_generation(self) -> None:
-        """Allow the flow to resume; called when the recovery of a new generation begins."""
+        """Allow the flow to resume; a new generation's recovery calls this method when it begins."""
         self.between_generations = False
 
     async def perform_seek(self) -> None:
-        """Seek to the committed offsets; retry for as long as the broker is silent."""
+        """Seek to the committed offsets; retry until the broker answers."""
         await retry(self, "Committed offsets", super().perform_seek)
 
     def resume_flow(self) -> None:
-        """Start the flow, unless a rebalance has overtaken the recovery that calls this."""
+        """Start the flow, unless a new rebalance has begun since the calling recovery started."""
         if not self.between_generations:
             super().resume_flow()
 
@@ -205,7 +208,7 @@ class RepairedConsumer(Consumer):
             self._resumed.set()
 
     def on_buffer_drop(self, tp: TP) -> None:
-        """Resume ``tp``, whose queue has room again; only its recovery resumes a paused partition."""
+        """Resume ``tp``, whose queue has room again; a partition paused for a recovery stays paused."""
         if tp in self._paused_partitions:
             self._buffered_partitions.discard(tp)
         else:
@@ -215,7 +218,7 @@ class RepairedConsumer(Consumer):
 
     @property
     def leaving(self) -> frozenset[TP]:
-        """The partitions being revoked, whose records are finished and committed first."""
+        """Return the partitions whose revocation has begun; their records are still being finished."""
         return self.incremental.leaving
 
     async def pause_and_drop(self, changelogs: Collection[TP]) -> None:
@@ -223,17 +226,17 @@ class RepairedConsumer(Consumer):
         await self.incremental.pause_and_drop(changelogs)
 
     async def seek_some(self, tps: set[TP]) -> None:
-        """Seek ``tps`` to their committed offsets; all these offsets are fetched in one step."""
+        """Seek ``tps`` to their committed offsets, which one request fetches."""
         await self.incremental.seek_some(tps)
 
     # -- the membership
 
     def is_surely_member(self) -> bool:
-        """Whether no other member can own this worker's partitions; True while the fence is not watched."""
+        """Return whether no other member can own this worker's partitions; True without a group."""
         return not self._is_watched or self.fence.is_sure()
 
     def lose_membership(self) -> None:
-        """Mark the membership as lost; have the consumer give up all partitions and join again."""
+        """Mark the membership as lost; make the consumer revoke all partitions and join again."""
         self.fence.lose()
         coordinator = coordinator_of(self)
         rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
@@ -242,7 +245,7 @@ class RepairedConsumer(Consumer):
     # -- commits
 
     async def force_commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:
-        """Commit, as a wait with a deadline; during the shutdown within the remaining time."""
+        """Commit, as a wait with a deadline; during the shutdown, within the time left."""
         with committing(self.app):
             return await self.shutdown.commit(super().force_commit, topics, start_new_transaction)
 
@@ -261,20 +264,20 @@ class RepairedConsumer(Consumer):
         return await self.changes.have_arrived() and bool(await super()._commit(offsets))
 
     async def maybe_wait_for_commit_to_finish(self) -> bool:
-        """Wait for a running commit; during the shutdown within the remaining time."""
+        """Wait for a running commit; during the shutdown, within the time left."""
         waited = await self.shutdown.budget.within(
             "Commit under way", super().maybe_wait_for_commit_to_finish
         )
         return bool(waited)
 
     async def commit_and_end_transactions(self) -> None:
-        """Commit all safe offsets, also offsets that were acknowledged during a concurrent commit."""
-        # If a commit is in progress, commit() waits for its end and does not commit again.
+        """Commit all committable offsets, also those that were acknowledged during a running commit."""
+        # During a running commit, commit() would only wait for its end. So wait first, then commit.
         await self.maybe_wait_for_commit_to_finish()
         await super().commit_and_end_transactions()
 
     def record_ended(self, tp: TP) -> None:
-        """Note that a record of ``tp`` is done, under ``exactly_once``."""
+        """Note that a record of ``tp`` is done; called only under ``exactly_once``."""
         self.boundaries.record_ended(tp)
 
     def _forget(self, tps: set[TP]) -> None:
@@ -285,9 +288,9 @@ class RepairedConsumer(Consumer):
     # -- the shutdown
 
     async def wait_empty(self) -> None:
-        """Wait for the streams; during the shutdown within the remaining time."""
+        """Wait until the streams are empty; during the shutdown, within a time limit."""
         await self.shutdown.wait_for_streams(super().wait_empty)
 
     async def leave_group(self) -> None:
-        """Flush, commit and leave, so that the group can reassign this worker's partitions."""
+        """Flush, commit and leave, so that the group can reassign this worker's partitions at once."""
         await self.shutdown.leave_group(self.commit_and_end_transactions)

@@ -1,7 +1,6 @@
-"""The driver's consumer thread, with the repairs and without, and its unrepaired consumer.
+"""The consumer's thread, with and without this package's repairs, and Faust's unrepaired consumer.
 
-The threads and the listener run on the consumer's thread, except ``seek_to_committed`` and
-``verify_event_path``.
+All methods run on the consumer's thread, except ``seek_to_committed`` and ``verify_event_path``.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
     from faust.types.tuples import TP
 
 
-#: The attribute of an app's own consumer class with its own class of the consumer's thread.
+#: An app's own consumer class may have this attribute: its own class of the consumer's thread.
 THREAD_NAMED = "thread_class"
 
 
 class ThreadListener:
-    """Carries the coordinator's calls from the consumer's thread to the app's thread."""
+    """Passes the coordinator's calls on from the consumer's thread to the app's thread."""
 
     def __init__(self, thread: AIOKafkaConsumerThread) -> None:
         self._thread = thread
@@ -50,30 +49,30 @@ class ThreadListener:
             await promise
 
     def waiting(self, step: str) -> AbstractContextManager[object]:
-        """Count the block as a wait of the rebalance for ``step``."""
+        """Count the time in the ``with`` block as the rebalance's wait for ``step``."""
         app = self._thread.app
         return waits_of(app).during("A rebalance", step, broker_s(app))
 
     def is_flowing(self) -> bool:
-        """Whether the first recovery of this generation is over."""
+        """Return whether the first recovery of this generation is over."""
         return bool(self._thread.app.tables.recovery.is_flowing)
 
     def is_taking_on(self) -> bool:
-        """Whether partitions are about to be resumed."""
+        """Return whether partitions are about to be resumed."""
         return bool(self._thread.app.tables.recovery.is_taking_on)
 
     def joins(self) -> None:
         """Report the beginning of a round."""
         consumer = self._thread.consumer
-        with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
+        with contextlib.suppress(RuntimeError):  # the app's loop is closed: the worker stops
             consumer.loop.call_soon_threadsafe(consumer.rounds.begin)
 
     async def gives_up(self) -> None:
-        """End the round under way without a result: all partitions are about to be revoked."""
+        """End the current round without a result: all partitions are about to be revoked."""
         await self._tell(self._thread.consumer.incremental.give_up)
 
     async def revoke(self, revoked: Collection[TP]) -> None:
-        """Finish, commit and forget ``revoked``."""
+        """Finish the records of ``revoked``, commit them and stop processing these partitions."""
         await self._tell(self._thread.consumer.incremental.revoke, faust_tps(revoked))
 
     async def assigned(
@@ -95,14 +94,14 @@ class ThreadListener:
         )
 
     def gave_away(self, everything: bool) -> None:
-        """Report the answer to the round that gives all partitions away."""
+        """Note the answer to the round in which this leaving worker gives all partitions away."""
         consumer = self._thread.consumer
         consumer.loop.call_soon_threadsafe(consumer.left.set)
         consumer.loop.call_soon_threadsafe(consumer.rounds.end)
 
     async def stand_still(self) -> None:
         """Stop processing."""
-        # At once, from this thread: the app's thread may be busy, and both are plain assignments.
+        # Stop the flow from this thread, because the app's thread may be busy. The call only sets values.
         self._thread.consumer.incremental.stop_flow_now()
         await self._tell(self._thread.consumer.incremental.stand_still)
 
@@ -110,8 +109,9 @@ class ThreadListener:
 class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's thread; its client joins the group with the app's assignor and this package's guards.
 
-    Without tables and without standbys, Faust passes aiokafka's round-robin assignor to the client.
-    Workers then idle, partitions move at every change, and ``group_for_topic`` knows no topic.
+    If an app has neither tables nor standbys, Faust passes aiokafka's round-robin assignor to the client.
+    Then some workers get no partition, partitions move at every rebalance, and Faust's
+    ``group_for_topic`` raises KeyError.
     """
 
     def _create_worker_consumer(self, transport: TransportT) -> AIOKafkaConsumer:
@@ -120,7 +120,7 @@ class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         return consumer
 
     async def on_start(self) -> None:
-        """Start the client, then guard it: Faust subscribes later, so it is in no group yet."""
+        """Start the client, then add the guards: the client joins its group later, when it subscribes."""
         await super().on_start()
         await self._replace_parts(self._consumer)
         guard_leader(self._consumer)
@@ -128,11 +128,11 @@ class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         comes_back(self._consumer)
 
     async def _replace_parts(self, client: AIOKafkaConsumer) -> None:
-        """Replace parts of the started client; Faust's client keeps aiokafka's own."""
+        """Replace parts of the started client; this class replaces none."""
 
 
 class RepairedThread(AssigningThread):
-    """The thread of the repaired consumer."""
+    """The thread of :class:`RepairedConsumer`."""
 
     Worker = EndsWithItsProcess
 
@@ -153,7 +153,7 @@ class RepairedThread(AssigningThread):
         )
 
     async def seek_to_committed(self) -> Mapping[TP, int | None]:
-        """Seek all partitions to their committed offsets, fetched together."""
+        """Seek all partitions to their committed offsets, which one request fetches."""
         return await seek_to_committed(self, super().seek_to_committed)
 
     async def on_thread_stop(self) -> None:
@@ -161,7 +161,7 @@ class RepairedThread(AssigningThread):
         await self.consumer.shutdown.stop_client(super().on_thread_stop)
 
     async def _replace_parts(self, client: AIOKafkaConsumer) -> None:
-        """Give the client our coordinator and fetcher; the client of a client-only app is in no group."""
+        """Replace the client's coordinator and fetcher, unless the client has no group (client-only)."""
         if not hasattr(client._coordinator, "ensure_active_group"):
             return
         app, consumer, listener = self.app, self.consumer, ThreadListener(self)
@@ -175,18 +175,18 @@ class RepairedThread(AssigningThread):
         app.flow_control.must_stand_still = coordinator.membership.must_stand_still
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Report a partition whose records do not arrive, if the consumer wants them."""
+        """Report a partition whose records do not arrive, if the consumer fetches the partition."""
         self.consumer.delivery.verify(super().verify_event_path, now, tp)
 
 
 class AssigningConsumer(Consumer):  # type: ignore[misc]
-    """Faust's unrepaired consumer, under our assignor."""
+    """Faust's unrepaired consumer, which joins its group with this package's assignor."""
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return new_thread(AssigningThread, self)
 
 
 def new_thread(ours: type, consumer: Any) -> AIOKafkaConsumerThread:
-    """Make the consumer's thread of ``ours``, over the class that the app's own consumer names."""
+    """Create the consumer's thread, from ``ours`` and the thread class that the app's consumer names."""
     theirs = getattr(consumer, THREAD_NAMED, AIOKafkaConsumerThread)
     return over(ours, theirs)(consumer, loop=consumer.loop, beacon=consumer.beacon)

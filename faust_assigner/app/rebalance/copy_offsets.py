@@ -1,4 +1,4 @@
-"""The ends of changelogs at their brokers, and the offsets up to which this worker's copies are read."""
+"""The end offsets of changelogs, and the offsets up to which this worker's standbys are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
     from faust.types.app import AppT
 
-#: A request to the consumer about one partition; the result is None if the consumer does not know.
+#: A request to the consumer for an offset of one partition; None if the consumer has no offset.
 Ask: TypeAlias = Callable[["AIOKafkaConsumer", TP], Coroutine[object, None, int | None]]
 #: Seconds to wait for the ends and positions of changelogs.
 ASK_S = 2.0
@@ -24,9 +24,9 @@ async def ends_of(app: AppT, tps: Sequence[TP]) -> dict[TP, int]:
 
 
 async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
-    """Return the offset up to which each copy has been read.
+    """Return the offset up to which each standby has been read.
 
-    Offsets before the end that hold no record, such as transaction markers, count as read.
+    Offsets before the end without a record, such as those of transaction markers, count as read.
     """
     tables = app.tables
     offsets = tables.recovery.standby_offsets
@@ -34,7 +34,8 @@ async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
     positions = await _ask_of_each(
         app, _position_of, [tp for tp, end in ends.items() if read[tp] < end]
     )
-    # The position does not count while fetched records of the same partition wait in the queue.
+    # Fetched records that wait in the queue are not applied yet, so their partition's position does not
+    # count.
     waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
     for tp, position in positions.items():
         if tp not in waiting:
@@ -43,9 +44,10 @@ async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
 
 
 async def _ask_of_each(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
-    """Run ``ask`` on the consumer's thread per partition; return the answers that arrive in time.
+    """Run ``ask`` for each partition on the consumer's thread; return the answers that arrive in time.
 
-    Does not use call_thread(), which serves only two calls at a time, including commits.
+    The function does not use Faust's call_thread(), which serves only two calls at a time: commits
+    would wait.
     """
     if not tps:
         return {}

@@ -1,10 +1,10 @@
-"""False claims: Kafka's generations or the leader's own answers contradict them. Pure.
+"""The leader's check of claims against Kafka's generations and the leader's own answers. Pure.
 
-A single member with false claims could keep the group rebalancing. Its claims could have the newest
-generation, or contest partitions of other members in the same generation. So the leader checks
-claims on receipt, before it plans. A refused member stays in the group. The partitions that this
-leader gave the member in the previous round count as its claims. If these are unknown, the member
-counts as new.
+A claim is a partition that a member reports to own. A single member with false claims could keep the
+group rebalancing. Its claims could have the newest generation, or contest partitions of other members
+in the same generation. So the leader checks claims before it plans. A member with false claims stays
+in the group. The partitions that this leader assigned to it in the previous round count as its claims.
+If these are unknown, the member counts as new.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from faust_assigner.wire.runs import Runs
 
 @dataclass(frozen=True)
 class Record:
-    """This leader's answers in ``generation``: the true claims of each member since then."""
+    """This leader's answers in ``generation``: member id -> the claims that the member may make."""
 
     generation: int = -1
     given: Mapping[str, JoinData] = field(default_factory=dict)
@@ -32,11 +32,11 @@ def checked(
 ) -> tuple[MemberClaims, ...]:
     """Replace the false claims in ``said`` and set ``refused`` to the reason.
 
-    ``generation`` is Kafka's number of the round being formed. If this number is unknown (-1), no
-    claim is checked. The same applies if the leader's own ``last_generation`` (-1 or more) is not
-    older, because the group's generations started anew. A member that the record does not list and that
-    processes no partition may have been expelled and have come back. Its claims count as older than
-    the record's claims. Cost: O(claims).
+    ``generation`` is Kafka's number of the round being formed. No claim is checked if this number is
+    unknown (-1), or if the leader's own ``last_generation`` is not older: then the group's generations
+    have restarted. A member that is missing in ``record`` and processes no partition may have been
+    removed from the group and have joined again. Its claims count as one generation older than the
+    record. Cost: O(claims).
     """
     if last_generation >= generation:
         return tuple(said)
@@ -64,7 +64,7 @@ def _checked(one: MemberClaims, generation: int, record: Record) -> MemberClaims
 
 
 def _beyond(claims: Claims, given: Claims) -> list[str]:
-    """Return up to three topics with claims beyond the given partitions."""
+    """Return up to three topics with claims on partitions that were not ``given`` to the member."""
     found = (
         topic
         for topic in sorted(claims)

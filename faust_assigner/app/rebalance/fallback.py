@@ -1,4 +1,4 @@
-"""Answers from names and counts alone, for a failure in the other parts of this package."""
+"""Answers from topic names and partition counts alone, for use after a failure of other code."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def plain_metadata(app: AppT) -> bytes:
-    """Return the user_data of a member without memory."""
+    """Return the user_data of a member that claims no partitions."""
     return _stock({}, {}, str(app.conf.canonical_url))
 
 
 def deal(
     cluster: ClusterMetadata, metadata: Mapping[str, ConsumerProtocolMemberMetadata], replicas: int
 ) -> dict[str, ConsumerProtocolMemberAssignment]:
-    """Return valid answers for stock members and ours.
+    """Return a valid answer for each member, stock Faust or not, with partitions dealt round-robin.
 
-    Topics that are named like Faust's changelogs get standbys.
+    Topics whose names end like those of Faust's changelogs get standbys.
     """
     members = [Member(m, _topics(metadata[m])) for m in sorted(metadata)]
     partitions = {topic: _count(cluster, topic) for member in members for topic in member.topics}

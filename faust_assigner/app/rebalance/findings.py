@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: The maximum of names in one warning; further names are only counted.
+#: The maximum number of names in one warning; further names are only counted.
 MOST_NAMED = 20
 
 
 def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
-    """Log the decision and its problems, and count the problems.
+    """Log the leader's decision and its problems, and count the problems.
 
-    ``own`` are the leader's own tables.
+    ``own`` contains the leader's own tables.
     """
     counters["assignments"] += 1
     logger.info("%s", outcome(found))
@@ -57,7 +57,7 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
 
 
 def outcome(found: Round) -> str:
-    """Return the leader's log line: the cause, the task counts and the tasks placed per rule."""
+    """Return the leader's log line: the cause, the task counts and the tasks that each rule placed."""
     told = found.outcome
     start = f"Generation {found.inputs.generation} ({told.trigger}): {told.members} members, "
     if found.plan is None:
@@ -73,9 +73,9 @@ def outcome(found: Round) -> str:
 
 
 def why_eager(found: Round) -> str | None:
-    """Return a line on the members that still need a roll for cooperative rebalances.
+    """Return a log line that names the members which do not support cooperative rebalances yet.
 
-    None if all members offer cooperative rebalances, or if no member does.
+    Returns None if all members support them, or if no member does.
     """
     able = {one.member_id for one in found.member_claims if one.data.cooperative}
     others = [
@@ -95,7 +95,7 @@ def why_eager(found: Round) -> str | None:
 def say_answer(
     answer: Answer, memory: Memory, error: Exception | None, own_url: str, counters: Counter[str]
 ) -> None:
-    """Log and count an answer that could not be decoded, or that names a different URL."""
+    """Log and count two problems: an answer that could not be decoded, or that names a wrong URL."""
     if error is not None:
         counters["unreadable_answers"] += 1
         logger.error(
@@ -111,7 +111,7 @@ def say_answer(
 
 
 def say_taken(memory: Memory, claimed: JoinData | None, app: AppT) -> None:
-    """Log a worker's new assignment. Never raises: the assignment is valid without its line."""
+    """Log a worker's new assignment. Never raises, because the assignment does not need the line."""
     try:
         logger.info("%s", taken(memory, claimed, facts_of(app)))
     except Exception:

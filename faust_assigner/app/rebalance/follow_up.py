@@ -1,17 +1,20 @@
-"""Follow-up rounds (Kafka: probing rebalances): a task moves to its target member's warm copy.
+"""Follow-up rounds (Kafka: probing rebalances), which move tasks to standbys that have caught up.
 
-Such a task was promoted to a different member, or its owner kept it until the state had moved. The
-leader tells each member which of its standbys are awaited. This service of the worker compares the
-awaited standbys with the ends of their changelogs at the broker. When all have caught up, it
-requests a round. An eager round stops the whole group for a moment, and a cooperative round costs
-requests. So the service waits ``FAUST_ASSIGNER_FOLLOW_UP_S`` after each round, whatever its cause
-(the cool-down). The default is shorter after a cooperative round. The service requests at most one
-round per assignment. If the last requested round changed nothing, the wait doubles.
+The target member of a task is the member to which the balanced plan assigns the task. As long as
+this member lacks the task's state, a different member owns the task. The target member's standby is
+then called awaited. The leader's answer lists each member's awaited standbys. This service of the
+worker compares the awaited standbys with the ends of their changelogs at the broker. When all have
+caught up, the service requests a round.
+
+An eager round stops the whole group for a moment, and a cooperative round costs requests. So the
+service waits ``FAUST_ASSIGNER_FOLLOW_UP_S`` after each round (the cool-down). The default is
+shorter after a cooperative round. The service requests at most one round for each assignment. If
+the last requested round changed nothing, the wait doubles.
 
 With warm-ups a round moves only tasks whose copy has caught up. If some standbys have caught up and
-the rest take long, the service requests a round after a while. A standby that has not caught up
-within ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is given up: the member reports it as overdue, and the
-leader looks for a different task to move.
+the other standbys take long, the service requests a round after a while. A standby that has not
+caught up within ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is reported as overdue, and the leader looks
+for a different task to move.
 """
 
 from __future__ import annotations
@@ -41,19 +44,19 @@ COOPERATIVE_S, EAGER_S = 5.0, 30.0
 #: Seconds between two log lines about the awaited standbys.
 TELL_S = 60.0
 MARK = "_faust_assigner_follow_up"
-#: After this many cool-downs the caught-up standbys no longer wait for the rest.
+#: After this number of cool-downs the service requests a round even if only some standbys caught
+#: up.
 PATIENCE = 4
-#: A requested round that changes nothing doubles the wait before the next, up to this factor.
+#: A requested round that changes nothing doubles the wait before the next round, up to this factor.
 MOST_PATIENCE = 32
 
 
 @dataclass(frozen=True)
 class Awaited:
-    """The standbys that a follow-up round waits for, from the assignment of ``generation``.
+    """The awaited standbys of this worker, from the assignment of ``generation``.
 
     Changelogs with the same id in ``group_ids`` and the same partition number are the state of one
-    task. ``follows``: a second round follows at once, and only the answer of that round names the
-    standbys.
+    task. ``follows``: a second round follows at once, and only its answer lists the standbys.
     """
 
     generation: int = -1
@@ -62,7 +65,7 @@ class Awaited:
     follows: bool = False
 
     def whole(self, done: frozenset[TP]) -> frozenset[TP]:
-        """Return the partitions in ``done`` of the tasks whose state has all caught up."""
+        """Return the partitions in ``done`` whose tasks have caught up on all their changelogs."""
         behind = {self._task(tp) for tp in self.tps - done}
         return frozenset(tp for tp in done if self._task(tp) not in behind)
 
@@ -79,11 +82,11 @@ def by_topic(tps: Iterable[TP]) -> dict[str, list[int]]:
 
 
 class FollowUp(Service):  # type: ignore[misc]
-    """Service that watches one worker's awaited standbys, from the first recovery on.
+    """The service that watches one worker's awaited standbys, from the first recovery on.
 
     If ``cool_down_s`` is None, the cool-down depends on whether the last round was cooperative.
     ``deadline_s`` limits the wait for each standby. Without warm-ups ``deadline_s`` is None. Then a
-    round moves all awaited tasks, even to standbys that are behind. So the service requests a round
+    round moves all awaited tasks, even to standbys that are behind, so the service requests a round
     only when all standbys have caught up.
     """
 
@@ -104,10 +107,10 @@ class FollowUp(Service):  # type: ignore[misc]
         self._since = 0.0
         #: The standbys that the requested round should move; None before a request.
         self._asked_for: frozenset[TP] | None = None
-        #: The standbys that the last requested round should have moved and did not.
+        #: The standbys whose tasks the last requested round should have moved and did not.
         self._in_vain: frozenset[TP] = frozenset()
         self._ends: Mapping[TP, int] | None = None
-        self._told, self._behind = 0.0, 0  # time of the last line; missing records
+        self._told, self._behind = 0.0, 0  # time of the last log line; number of missing records
         super().__init__(**kwargs)
 
     @Service.task  # type: ignore[untyped-decorator]
@@ -116,7 +119,7 @@ class FollowUp(Service):  # type: ignore[misc]
             await self.sleep(LOOK_INTERVAL_S)
             try:
                 await self.look(asyncio.get_running_loop().time())
-            except Exception as exc:  # the broker did not answer; the next check follows
+            except Exception as exc:  # the broker did not answer; the next check tries again
                 logger.debug("Could not check the awaited standbys: %r", exc)
 
     async def look(self, now: float) -> None:
@@ -140,9 +143,9 @@ class FollowUp(Service):  # type: ignore[misc]
         is_first = self._ends is None
         read = await self._caught_up(awaited)
         if is_first:
-            return  # no earlier ends to compare with, so no standby is known to be late
+            return  # the first check only fetches ends, with which the next check compares
         done = awaited.whole(frozenset(read))
-        # A standby that the leader did not accept as caught up (``_in_vain``) can be late as well.
+        # A standby that has caught up is late as well if the last round did not move its task.
         late = self._late(awaited.tps - (done - self._in_vain), now)
         enough = (
             done == awaited.tps
@@ -167,13 +170,13 @@ class FollowUp(Service):  # type: ignore[misc]
         return COOPERATIVE_S if self.app.assignor.stops_nobody else EAGER_S
 
     def _begin(self, awaited: Awaited, now: float) -> None:
-        """Start with a new assignment; a standby still awaited keeps the start of its wait."""
+        """Start with a new assignment; the wait of a standby that stays awaited continues."""
         asked_for = self._asked_for or frozenset()
         if asked_for or not awaited.tps <= self._seen.tps:
             self._in_vain = asked_for if asked_for <= awaited.tps else frozenset()
             self._slower = min(2 * self._slower, MOST_PATIENCE) if self._in_vain else 1
-        # Otherwise this worker did not request the round and awaits no new standby. The delay is
-        # kept: two workers that request rounds in turn would never slow down.
+        # Otherwise a different worker requested the round. Keep the longer wait: after a reset, two
+        # workers that request rounds in turn would never slow down.
         self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
         self._seen, self._since, self._asked_for, self._ends, self._told = (
             awaited,
@@ -196,7 +199,7 @@ class FollowUp(Service):  # type: ignore[misc]
         return frozenset(tp for tp in behind if now - self._first[tp] >= self.deadline_s)
 
     def _at_rest(self) -> bool:
-        """Return whether the app runs without a rebalance, a restore or a stop under way."""
+        """Return whether the app is running, without a current rebalance, restore or stop."""
         recovery = self.app.tables.recovery
         return not (
             self.app.rebalancing
@@ -206,9 +209,10 @@ class FollowUp(Service):  # type: ignore[misc]
         )
 
     async def _caught_up(self, awaited: Awaited) -> Mapping[TP, int]:
-        """Return standby -> offset read, of the standbys that reached the end of the last check.
+        """Return standby -> offset read, for the standbys that have reached the last check's end.
 
-        The current end is no criterion, because it keeps moving.
+        The end of a changelog keeps moving, so a standby has caught up if it reached the previous
+        end.
         """
         ends = self._ends or {}
         read = await copy_offsets.read_to(self.app, ends)
@@ -226,7 +230,8 @@ class FollowUp(Service):  # type: ignore[misc]
     async def _ask_to_be_heard(self, generation: int) -> None:
         """Request a round for a static member that restarted with different metadata.
 
-        Its capacity, rack or subscription changed, and a leader reads them only in a round.
+        Its capacity, rack or subscription has changed. A static member rejoins without a round, and
+        the leader reads metadata only in a round.
         """
         thread = self.app.consumer._thread
         if await thread.call_thread(_rejoin, self.app, generation, {}):
@@ -256,12 +261,12 @@ class FollowUp(Service):  # type: ignore[misc]
 
 
 async def _rejoin(app: AppT, generation: int, read: Mapping[TP, int]) -> bool:
-    """Request a rejoin on the consumer's thread, unless ``generation`` is over or a rejoin is due.
+    """Request a rejoin; return False if ``generation`` is over or a rejoin is already due.
 
-    Returns whether the rejoin was requested. The offsets ``read`` of the copies are stored here, on
-    the thread that receives each assignment. So the offsets surely belong to this generation. A
-    follower's JoinGroup starts a round because its metadata contains the claims' generation, and so
-    differs from the previous metadata.
+    Runs on the consumer's thread, which also receives each assignment. So the stored offsets
+    ``read`` belong to this generation. A JoinGroup of a member that is not the leader starts a
+    round only if its metadata has changed. The metadata contain the generation, so they always
+    differ.
     """
     coordinator = app.consumer._thread._consumer._coordinator
     if coordinator.generation != generation:
@@ -274,7 +279,7 @@ async def _rejoin(app: AppT, generation: int, read: Mapping[TP, int]) -> bool:
 
 
 def install(app: AppT) -> FollowUp | None:
-    """Add the service to ``app`` before the app starts; return None if the setting is 0."""
+    """Add the service to ``app`` before the app starts; return None if ``FOLLOW_UP_S`` is 0."""
     cool_down_s = settings.read_or_default(app, FOLLOW_UP_S)
     present: FollowUp | None = getattr(app, MARK, None)
     if present is not None or cool_down_s == 0:

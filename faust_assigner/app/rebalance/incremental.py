@@ -1,4 +1,4 @@
-"""Faust's part of a cooperative round: only the moving partitions stop; the rest are processed.
+"""Faust's part of a cooperative round: only the moving partitions stop, the others are processed.
 
 All code runs on the app's thread, except ``stop_flow_now()``.
 """
@@ -30,26 +30,27 @@ logger = get_logger(__name__)
 
 #: Seconds between two checks whether the records in progress are finished.
 LOOK_S = 0.002
-#: The share of the rebalance timeout for records in progress; the next owner repeats the rest.
+#: The share of the rebalance timeout in which records in progress may finish. The next owner processes
+#: unfinished records again.
 PATIENT_SHARE = 0.5
-#: Seconds after which Kafka aborts an open transaction, whose offsets the group reports only then.
+#: Seconds after which Kafka aborts an open transaction. Until then the group returns no offsets for it.
 TRANSACTION_S = 60.0
 
 
 class IncrementalRebalance:
-    """The steps of a cooperative round: revoke and assign some partitions while the rest are processed."""
+    """The steps of a cooperative round: partitions are revoked and assigned while others are processed."""
 
     def __init__(self, consumer: RepairedConsumer, delivery: Delivery, rounds: Rounds) -> None:
         self._consumer, self._app, self.diag = consumer, consumer.app, consumer.diag
         self._delivery, self._rounds = delivery, rounds
-        #: The partitions being revoked, whose records are finished and committed first.
+        #: The partitions whose revocation has begun; their records are still being finished.
         self.leaving: frozenset[TP] = frozenset()
 
     # -- revoked partitions
 
     @Service.transitions_to(PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def revoke(self, revoked: set[TP]) -> None:
-        """Stop ``revoked``; finish, commit and flush its records; forget the partitions."""
+        """Stop ``revoked``; finish, commit and flush the records; remove the partitions' offsets."""
         began = monotonic()
         if self._app.should_stop and not self._app.assignor.leaves:
             return  # the whole worker leaves the group
@@ -71,12 +72,11 @@ class IncrementalRebalance:
     async def _finish_and_commit(self, revoked: set[TP], wait: Wait) -> None:
         """Finish, commit and flush the records of ``revoked`` that are in progress.
 
-        After the rebalance timeout ``revoked`` has new owners. Changes that are still unsent would
-        reach the changelogs after the new owners' changes. So the worker stops if this step takes
-        longer.
+        After the rebalance timeout the partitions have new owners. Unsent changes would then reach the
+        changelogs after the new owners' changes. So the worker ends if this method takes longer.
         """
         app, consumer = self._app, self._consumer
-        # A running recovery must not resume revoked partitions; it continues after the answer.
+        # Interrupt the recovery, so that it does not resume revoked partitions. It continues later.
         await app.tables.recovery.interrupt()
         consumer.pause_partitions(revoked)
         consumer._buffered_partitions -= revoked
@@ -94,15 +94,15 @@ class IncrementalRebalance:
         wait.move_to_step("the delivery of sent records", lambda: unsent(app))
         await app.producer.flush()
         await told()
-        # For all tables: only the answer shows which tables move with the topics.
+        # Pause the writes of all tables: the worker does not know yet which tables move with the topics.
         pause(app, {tp.partition for tp in revoked})
         app.tables.recovery.flush_buffers()
 
     async def _send_revoked(self, revoked: set[TP]) -> None:
-        """Send ``app.on_partitions_revoked`` for ``revoked``, after the commit of its records.
+        """Send the signal ``app.on_partitions_revoked`` for ``revoked``, after the commit of the records.
 
-        As in Faust, a handler that raises stops the worker. A handler that takes too long continues
-        while the round goes on.
+        As in Faust, an error of a handler ends the worker. The round does not wait for a handler that
+        takes longer than half of the rebalance timeout.
         """
         app = self._app
         with app._start_span_from_rebalancing("on_partitions_revoked"):
@@ -125,7 +125,7 @@ class IncrementalRebalance:
             await app.crash(error)
 
     async def _finish(self, revoked: set[TP]) -> None:
-        """Drop the queued records; wait for the records that streams have begun."""
+        """Drop the queued records of ``revoked``; wait for the records that agents process."""
         timeout_s = self._app.conf.broker_rebalance_timeout * PATIENT_SHARE
         deadline = monotonic() + timeout_s
         while True:
@@ -158,21 +158,21 @@ class IncrementalRebalance:
         roles: tuple[set[TP], set[TP]],
         generation: int,
     ) -> None:
-        """Inform agents, topics and tables.
+        """Notify agents, topics and tables of the new assignment.
 
-        Gained partitions stay paused until their tables are restored.
+        Gained partitions stay paused until their tables are restored. An error ends the worker.
         """
         app, consumer, recovery = self._app, self._consumer, self._app.tables.recovery
         if app.should_stop:
             return
-        # The recovery of the last round resumes each source that it does not restore.
+        # Interrupt the recovery of the last round: it would resume gained sources too early.
         await recovery.interrupt()
         consumer._paused_partitions &= assigned
         consumer._paused_partitions |= gained
         self._delivery.look_anew_at(gained)
         consumer._buffered_partitions &= assigned
         active = assigned - consumer._paused_partitions - consumer._buffered_partitions
-        # In place, and never empty in between: a running fetch reads this set.
+        # Change the set in place, and never empty it in between: a running fetch reads the set.
         consumer._active_partitions &= active
         consumer._active_partitions |= active
         consumer.wake_fetcher()
@@ -192,13 +192,13 @@ class IncrementalRebalance:
             await app.crash(error)
 
     async def give_up(self) -> None:
-        """End a round under way, before an eager round begins and revokes all partitions."""
+        """End the current round, before an eager round begins and revokes all partitions."""
         self._rounds.give_up()
 
     async def pause_and_drop(self, changelogs: Collection[TP]) -> None:
         """Pause ``changelogs`` and drop their queued records.
 
-        They are read again later, from the tables' offsets.
+        The recovery reads these records again later, from the tables' offsets.
         """
         tps = faust_tps(changelogs)
         self._consumer.pause_partitions(tps)
@@ -210,10 +210,10 @@ class IncrementalRebalance:
             drop(self._app.tables.changelog_queue, tps)
 
     async def seek_some(self, tps: set[TP]) -> None:
-        """Seek ``tps`` to their committed offsets; all these offsets are fetched in one step.
+        """Seek ``tps`` to their committed offsets, which one request fetches.
 
-        Without a committed offset, seek to the first offset that was read. aiokafka asks without an
-        end while the group loads or a transaction is open, so this wait has a deadline.
+        A partition without a committed offset is sought to the first offset that was read. aiokafka
+        repeats the request while the group loads or a transaction is open, so the wait has a deadline.
         """
         app, consumer = self._app, self._consumer
         limit_s = broker_s(app) + TRANSACTION_S
@@ -229,14 +229,14 @@ class IncrementalRebalance:
     # -- a coordinator that does not answer
 
     def stop_flow_now(self) -> None:
-        """Stop delivering records and writing to changelogs, which may have new owners."""
+        """Stop delivering records and writing to changelogs: the partitions may have new owners."""
         self._consumer.flow_active = False
-        # Held changes wait for the group's answer, and the request to the group would wait for
-        # them.
+        # Drop the unsent changes. Otherwise they would wait for the group's answer, and the request to
+        # the group would wait for them.
         self._consumer.fence.lose()
 
     async def stand_still(self) -> None:
-        """Stop all streams; the records that their agents have begun are not committed."""
+        """Stop all streams; the records that agents process now are not committed."""
         app = self._app
         app.tables.recovery.stop_assigning()
         self._consumer.stop_flow()
@@ -246,6 +246,6 @@ class IncrementalRebalance:
 
 
 def _log_late(sending: asyncio.Future[object]) -> None:
-    """Log a failure of handlers that ended after their round."""
+    """Log the error of a handler that ended after its round."""
     if not sending.cancelled() and (error := sending.exception()) is not None:
         logger.error("A handler of on_partitions_revoked failed after its round: %r", error)

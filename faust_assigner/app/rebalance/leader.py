@@ -1,4 +1,4 @@
-"""The leader's part of a round: metadata -> the planner's input -> placement -> every answer."""
+"""The leader's part of a round: from the members' metadata to a plan and to all answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def decide(
     partitions_of: Callable[[str], Any],
     metadata: Mapping[str, ConsumerProtocolMemberMetadata],
 ) -> Round:
-    """Decide a round from ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
+    """Decide a round from ``metadata``: member id -> aiokafka's ConsumerProtocolMemberMetadata.
+
+    ``partitions_of`` returns the partitions of a topic; None or empty if the topic has none.
+    """
     said = checked(read_members(metadata), view.generation, view.last_generation, view.record)
     said = disbelieved(said, view.held_up)
     topics = sorted({topic for one in said for topic in one.topics})
@@ -84,7 +87,7 @@ def decide(
 
 
 def _generation(view: LeaderView, said: Sequence[MemberClaims]) -> int:
-    """Return Kafka's number of this round; if it is unknown, the number after the newest claim."""
+    """Return Kafka's generation of this round; if unknown, the number after the newest claim."""
     if view.generation >= 0:
         return view.generation
     dates = [max(j.data.generation, j.data.former_generation) for j in said]
@@ -99,7 +102,7 @@ def _inputs(
     partitions: Mapping[str, int],
     tables: TableFacts,
 ) -> DecisionInputs:
-    """Return the planner's input, with the facts that the log and the ledger name."""
+    """Return the planner's input, with further facts for the log and the ledger."""
     refused = {j.member_id: j.refused for j in said if j.refused is not None}
     inputs = DecisionInputs(
         view.app_id,
@@ -126,13 +129,16 @@ def _inputs(
 
 
 def _is_new(one: MemberClaims, last: Directory) -> bool:
-    # Without a directory (it was too large) only members that never had an assignment are surely
-    # new.
+    # The last directory may have been omitted because of its size. Then only a member that never
+    # had an assignment is certainly new.
     return one.data.generation < 0 or (bool(last.urls) and one.data.url not in last.urls)
 
 
 def leader_topic(app_id: str) -> str:
-    """Return Faust's leader topic: its one partition's owner leads the app. It carries no work."""
+    """Return the name of Faust's leader topic.
+
+    The owner of its only partition is the app's leader. The topic counts as no load.
+    """
     return f"{app_id}-__assignor-__leader"
 
 
@@ -148,14 +154,14 @@ def _place(
     inputs: DecisionInputs,
     said: Sequence[MemberClaims],
 ) -> tuple[Plan | None, Placement, Exception | None]:
-    """Return (the plan, its placement, the planner's exception)."""
+    """Return (plan, placement, None); after a failure (None, round-robin placement, the error)."""
     try:
         anew = _plan(inputs, inputs.members)
         found = landed(anew, said)
         if found is not anew and inputs.warmups is not None:
             found = _going_on(found, inputs)
         return found, of_plan(found), None
-    except Exception as exc:  # any answer is better for the group than no answer
+    except Exception as exc:  # for the group, an answer without a plan is better than no answer
         return (
             None,
             dealt(
@@ -183,22 +189,24 @@ def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
 
 
 def _going_on(found: Plan, inputs: DecisionInputs) -> Plan:
-    # ``onward`` of a plan refers to the plan's own owners, not to the owners of the previous round.
+    # The warm-ups of the new plan refer to the new plan's owners, so plan warm-ups for the owners
+    # in ``found``.
     try:
         return going_on(found, inputs.members, partial(_plan, inputs))
-    except Exception:  # this round is valid without the next
+    except Exception:  # this round's answers are valid without the next round's warm-ups
         logger.exception("Could not plan the follow-up round; the present warm-ups continue")
         return found
 
 
 def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
     if inputs.warmups is not None:
-        # Also sent in the first of two rounds: members report it back, so that the target is kept.
+        # Send the awaited standbys even in the first of two rounds: members report them back, so
+        # that the second round keeps the target.
         return {m: topics for m in found.member_ids if (topics := found.awaited(m))}
     if inputs.follows:  # the second round computes the awaited standbys
         return {}
     try:
         return awaited(found, inputs.members, partial(_plan, inputs))
-    except Exception:  # this round is valid without the next
+    except Exception:  # this round's answers are valid without the follow-up round
         logger.exception("Could not plan the follow-up round; no member requests it")
         return {}

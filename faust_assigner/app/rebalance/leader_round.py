@@ -1,4 +1,4 @@
-"""A round of the leader: its knowledge before the decision, and the decision as one value."""
+"""The leader's round as two values: the inputs of the decision, and the decision."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ if TYPE_CHECKING:
 
 
 def no_warmups(is_cooperative: bool) -> WarmupPolicy | None:
-    """Return no policy: all tasks move at once."""
+    """Return None, which means that no task warms up: all tasks move at once."""
 
 
 @dataclass(frozen=True)
 class LeaderView:
-    """The leader's knowledge beside the members' metadata.
+    """The inputs of a leader's decision in addition to the members' metadata.
 
-    ``generation`` is Kafka's number of the round being formed, -1 if the consumer does not know it.
-    ``last`` and ``last_generation`` are the directory and generation of the leader's own last
-    assignment. ``warmups`` returns the warm-up policy; its argument is whether all members are
-    cooperative. ``names_standbys``: the answers name the holders of copies, if there is room.
-    ``held_up``: member -> number of consecutive rounds, led by this leader, that the member delayed
-    with old claims. ``record`` holds the leader's answers in the last of these rounds, ``before``
-    the inputs of that decision. ``member_id`` is the leader's own, ``now`` the time in seconds
-    since 1970. ``first`` is the outcome of the last round, if this round is its second round.
+    - ``generation``: Kafka's number of the round being formed; -1 if the consumer does not know it.
+    - ``last``, ``last_generation``: the directory of owners and the generation of the leader's own
+      last assignment.
+    - ``warmups``: returns the warm-up policy; its argument is whether all members are cooperative.
+    - ``names_standbys``: whether the answers contain the holders of copies, if there is room.
+    - ``held_up``: member -> number of consecutive rounds of this leader that the member has delayed
+      with old claims.
+    - ``record``, ``before``: this leader's last answers, and the inputs of that decision.
+    - ``member_id``: the leader's own member id.
+    - ``now``: the time in seconds since 1970.
+    - ``first``: the outcome of the last round, if this round is its second round.
     """
 
     app_id: str
@@ -61,11 +64,14 @@ class LeaderView:
 class Round:
     """One decided round: the inputs, the plan (None if the planner failed) and all answers.
 
-    ``awaited``: member -> changelog -> partitions that a follow-up round would move to this
-    member's standbys. ``promised``: member -> topic -> partitions that the member gets in a second
-    round; ``placement`` omits them. ``failure`` is the planner's exception. ``oversize`` is the size
-    in bytes of the group's record with the directory of owners, if this was too large and the
-    directory was omitted; else 0. ``held_up`` is the view's, after this round.
+    - ``awaited``: member -> changelog -> partitions that a follow-up round would move to this
+      member's standbys.
+    - ``promised``: member -> topic -> partitions that the member gets in a second round;
+      ``placement`` omits them.
+    - ``failure``: the planner's exception.
+    - ``oversize``: 0, or the size in bytes of a group record that was too large, so that the
+      directory of owners was omitted.
+    - ``held_up``: as in :class:`LeaderView`, after this round.
     """
 
     inputs: DecisionInputs
@@ -101,7 +107,7 @@ class Round:
 
     @property
     def record(self) -> Record:
-        """Return the claims that truthful members of this round make in the next round."""
+        """Return the claims that the members of this round may make in the next round."""
         placement, among = self.placement, self.inputs.members if self.follows else ()
         return Record(
             self.inputs.generation,
@@ -120,7 +126,7 @@ class Round:
 
     @property
     def shared_urls(self) -> dict[str, list[str]]:
-        """Return URL -> members, for each URL that more than one member gave."""
+        """Return URL -> members, for each URL that more than one member reports."""
         by_url: dict[str, list[str]] = {}
         for one in self.member_claims:
             by_url.setdefault(one.data.url, []).append(one.member_id)

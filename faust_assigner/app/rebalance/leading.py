@@ -1,4 +1,4 @@
-"""The leader's side of an assignor: it decides each round, and reports the round to its observers."""
+"""The leader's side of an assignor: it decides each round, and reports the round to observers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = get_logger(__name__)
 
 
 class Leader(Protocol):
-    """The assignor of the member that leads, with its settings and its last assignment."""
+    """The assignor of the leading member: the attributes that :class:`Leading` needs."""
 
     app: AppT
     replicas: int
@@ -44,20 +44,24 @@ class Leader(Protocol):
 
 
 class Leading:
-    """Leads the rounds of ``assignor``; sensors and the tracer get the assignor, as from stock.
+    """Decides the rounds in which the member of ``assignor`` leads.
 
-    ``last_round`` is the last round that this member has led.
+    Sensors and the tracer are called with the assignor, as by stock Faust. ``last_round`` is the last
+    round that this member has led, None before the first.
     """
 
     def __init__(self, assignor: Leader) -> None:
         self._assignor, self._app = assignor, assignor.app
         self.last_round: Round | None = None
-        self._held_up: Mapping[str, int] = {}  # member -> delayed rounds in a row
+        self._held_up: Mapping[str, int] = {}  # member -> consecutive rounds that it delayed
 
     def lead(
         self, cluster: ClusterMetadata, metadata: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> Answers:
-        """Return every member's assignment; partition counts are read from ``cluster``."""
+        """Return each member's assignment; partition counts are read from ``cluster``.
+
+        Never raises for a failure of the planner: the partitions are then dealt round-robin.
+        """
         span = self._start_span()
         state = self._sense("on_assignment_start")
         try:

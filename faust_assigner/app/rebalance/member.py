@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Up to this size, stock's part of the metadata repeats the claims. Larger metadata repeats them
-#: only in a group with stock members.
+#: The metadata repeat the claims in the format of stock Faust. Metadata above this size in bytes repeat
+#: them only in a group with stock members.
 STOCK_PART_BYTES = 16 * 1024
 
 
@@ -42,9 +42,8 @@ STOCK_PART_BYTES = 16 * 1024
 class Memory:
     """A member's last assignment, immutable because the router reads it on a different thread.
 
-    ``answer`` is None before the first assignment; ``generation`` dates the answer. ``group_ids``
-    keeps the ids of topics that are gone, because producers still end transactions on revoked
-    partitions.
+    ``answer`` is the leader's answer, None before the first assignment. ``group_ids`` keeps the ids of
+    topics that are no longer assigned: transactions of revoked partitions still need them.
     """
 
     answer: Answer | None = None
@@ -54,14 +53,14 @@ class Memory:
     group_ids: Mapping[str, int] = field(default_factory=dict)
 
     def owned(self, tables: TableFacts) -> Mapping[str, Runs]:
-        """Return the actives without the synthetic actives of global tables."""
+        """Return the actives without the global tables' partitions that each worker restores."""
         if self.answer is None:
             return {}
         return own_topics(tables.globals_.keys(), replace(self.answer, actives=self.actives))
 
     @cached_property
     def active_tps(self) -> frozenset[TP]:
-        """Return the partitions that the member owns; for a global table's changelog, all."""
+        """Return the partitions that the member owns, with all partitions of global tables."""
         return tps_of(self.actives)
 
     @cached_property
@@ -85,14 +84,14 @@ class Memory:
 
     @cached_property
     def changelog_distribution(self) -> ByUrl:
-        """URL -> changelog topic -> partitions."""
+        """Return URL -> changelog topic -> partitions."""
         if self.answer is None or self.answer.changelog_distribution:
             return dict(self.answer.changelog_distribution) if self.answer else {}
         return self.directory.by_url(self.directory.changelogs)
 
     @cached_property
     def external_topic_distribution(self) -> ByUrl:
-        """URL -> other topic -> partitions."""
+        """Return URL -> other topic -> partitions."""
         if self.answer is None or self.answer.external_topic_distribution:
             return dict(self.answer.external_topic_distribution) if self.answer else {}
         return self.directory.by_url(self.directory.owners.keys() - self.directory.changelogs)
@@ -109,13 +108,13 @@ class Memory:
         raise KeyError(tp)
 
     def standbys_of(self, tp: TP) -> tuple[URL, ...]:
-        """Return the workers that keep a copy of ``tp``, as far as the leader named them."""
+        """Return the workers that keep a copy of ``tp``; empty if the answer does not contain them."""
         urls = self.directory.standby_urls(tp.topic, tp.partition)
         return tuple(URL(url) for url in urls if url)
 
 
 def tps_of(claims: Mapping[str, Runs]) -> frozenset[TP]:
-    """Convert claims, topic -> partition numbers, to partitions."""
+    """Convert claims (topic -> partition numbers) to partitions."""
     return frozenset(TP(topic, partition) for topic, runs in claims.items() for partition in runs)
 
 
@@ -133,13 +132,11 @@ def said_by(
 ) -> JoinData:
     """Collect this member's metadata for the next round.
 
-    Files on disk are reported until the first assignment, files of promised partitions until the
-    next one. After that the assignment determines the owned and warm partitions: files of
-    partitions that left long ago would count as standbys. The partitions of a ``former`` process
-    are reported for the whole life of this process. A different member may restart much later. Then
-    the report shows which partitions this member took over for the restarted member, and which
-    partitions are its own. ``holds``: this member keeps processing its partitions. ``leaves``: it
-    gives them away.
+    Before the first assignment the member reports all its files on disk. Later it reports only files of
+    promised partitions: files of partitions that moved away long ago would count as standbys. The
+    partitions of a ``former`` process are reported for the whole life of this process. If a different
+    member restarts much later, the report shows which partitions this member took over from it.
+    ``holds``: this member keeps processing its partitions. ``leaves``: it gives them away.
     """
     before, answer = former(), memory.answer
     on_disk = _on_disk(app, answer, tables)
@@ -165,7 +162,8 @@ def said_by(
         changelogs=tables.changelogs & set(topics),
         globals_={t: full for t, full in tables.globals_.items() if t in topics},
         software=faust_assigner.__version__,
-        # A leader with warm-ups would wait for ever for a member that requests no rounds.
+        # Without positions the leader does not wait for this member's copies. If this member
+        # requests no follow-up rounds, the wait would never end.
         positions=_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics))
         if takes_part(app)
         else None,
@@ -175,11 +173,11 @@ def said_by(
 
 
 def _on_disk(app: AppT, answer: Answer | None, tables: TableFacts) -> dict[str, list[int]]:
-    """Return the partitions with files that count: all before the first answer, then promised ones."""
+    """Return the partitions with files: before the first answer all, then only promised partitions."""
     stores = {t: table for t, table in app.tables._changelogs.items() if t not in tables.globals_}
     if answer is None:
         return partitions_on_disk(app, stores)
-    # Promised partitions arrive with the second round; until then the files of these count.
+    # The second round assigns the promised partitions; until then the member reports their files.
     promised = answer.promised
     found = partitions_on_disk(app, {t: stores[t] for t in stores.keys() & promised.keys()})
     return {
@@ -190,9 +188,9 @@ def _on_disk(app: AppT, answer: Answer | None, tables: TableFacts) -> dict[str, 
 
 
 def _positions(app: AppT, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:
-    """Return this member's positions; None if they cannot be read, so that no task waits for them.
+    """Return this member's table positions; None if they cannot be read, so that no task waits.
 
-    The first entry of ``claims`` holds the owned partitions.
+    The first entry of ``claims`` contains the owned partitions.
     """
     try:
         held = {t: {p for side in claims for p in side.get(t, ())} for t in changelogs}
@@ -204,7 +202,7 @@ def _positions(app: AppT, claims: tuple[Claims, ...], changelogs: Collection[str
         return None
 
 
-#: The claims, in the order of omission.
+#: The claims that are omitted from metadata that are too large, in this order.
 _LEAVE_OUT: tuple[tuple[str, Callable[[JoinData], JoinData]], ...] = (
     ("its position", lambda data: replace(data, positions=None, awaited={}, overdue={})),
     ("what it owned", lambda data: replace(data, former_actives={})),
@@ -215,7 +213,7 @@ _LEAVE_OUT: tuple[tuple[str, Callable[[JoinData], JoinData]], ...] = (
 
 
 def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> bytes:
-    """Encode the metadata to join with, always within the size that a leader accepts.
+    """Encode the member's metadata for JoinGroup, within the size that a leader accepts.
 
     A member with too many scattered partitions omits claims in this order: the copy for stock
     leaders, the positions, the partitions of its former process, the files, the standbys, the
@@ -243,7 +241,7 @@ def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> b
 def read_answer(
     assignment: ConsumerProtocolMemberAssignment, *, kafkas: int, before: Memory
 ) -> tuple[Answer, Memory, Exception | None]:
-    """Return the leader's answer, the memory after it, and the error if it is unreadable."""
+    """Return the leader's answer, the new memory, and the error of an answer that cannot be decoded."""
     given: dict[str, list[int]] = {}
     for topic, numbers in assignment.assignment or ():
         given.setdefault(topic, []).extend(numbers)
@@ -260,9 +258,9 @@ def remember(
 ) -> Memory:
     """Return the memory after ``answer``, limited to the partitions ``given`` to the consumer.
 
-    Stock leaders name standbys of source topics, which no member reads. A given partition that the
-    answer does not name counts as active: a needless recovery is better than the use of an empty
-    table. ``kafkas`` is Kafka's generation if known, else -1.
+    Stock leaders also assign standbys of source topics, which no member reads. A given partition
+    without a role in the answer counts as active: a needless recovery is better than the use of an
+    empty table. ``kafkas`` is Kafka's generation if known, else -1.
     """
     actives = _within(answer.actives, given)
     standbys = _within(answer.standbys, given)
@@ -287,7 +285,7 @@ def remember(
 def _within(claims: Mapping[str, Runs], given: Mapping[str, Collection[int]]) -> dict[str, Runs]:
     found = {}
     for topic, runs in claims.items():
-        # A leader's answer could make a loop over ``runs`` run two billion times.
+        # Do not loop over ``runs``: a faulty answer may contain two billion partitions.
         kept = [p for p in given.get(topic, ()) if p in runs]
         if kept:
             found[topic] = Runs.of(kept)

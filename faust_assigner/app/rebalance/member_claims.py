@@ -1,7 +1,7 @@
-"""The members' metadata at a rebalance, as far as the leader may believe it.
+"""The leader's check of the members' metadata, and their conversion to the planner's input.
 
-Metadata of any content never raises, never blocks, and never harms another member. Unacceptable
-metadata is refused with a reason, and its member takes part as a member without memory.
+Invalid metadata never raise an error, never block the leader, and never harm another member. They
+are refused with a reason, and their member takes part as a member without claims.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from faust_assigner.wire.runs import Numbers, Runs
 if TYPE_CHECKING:
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-#: The least budget of partition numbers in all claims of a round, whatever the cluster's size. Such
-#: numbers take 128 MiB.
+#: All claims of a round may contain this number of partition numbers or, in a large cluster, more.
+#: This number takes 128 MiB.
 LEAST_BUDGET = 16 * 1024 * 1024
-#: The consequence for a member with refused metadata.
+#: The consequence of a refusal, which is appended to the reason.
 STATELESS = "; it counts as stateless"
 
 
 @dataclass(frozen=True)
 class MemberClaims:
-    """One member's metadata: ``topics`` sorted and unique, ``refused`` the reason of a refusal."""
+    """One member's metadata; ``topics`` is sorted and unique.
+
+    ``refused`` is the reason if the leader refused the metadata, else None.
+    """
 
     member_id: str
     topics: tuple[str, ...]
@@ -40,7 +43,7 @@ class MemberClaims:
 
 
 def read_members(metadata: Mapping[str, object]) -> tuple[MemberClaims, ...]:
-    """Decode all members by id, from aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``."""
+    """Decode aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``; sort the result by id."""
     memo: Memo = {}
     return tuple(_read(member_id, metadata[member_id], memo) for member_id in sorted(metadata))
 
@@ -72,10 +75,10 @@ def _topics(subscription: Iterable[object]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Claimed:
-    """The planner's members, and the omitted claims.
+    """The planner's members, and the claims that were left out.
 
-    ``beyond`` maps topics to the number of claims on partitions that no longer exist. ``refused``
-    maps members whose claims exceeded the round's budget to the reason.
+    ``beyond`` maps a topic to the number of claims on partitions that no longer exist. ``refused``
+    maps a member to the reason, if its claims exceeded the round's limit.
     """
 
     members: tuple[Member, ...]
@@ -95,9 +98,10 @@ def claims_of(
 ) -> Claimed:
     """Convert the metadata to the planner's members.
 
-    ``generation`` is the generation being formed. If ``is_kafkas`` is set, the number is Kafka's
-    own, and no claim can have this or a later generation. ``last`` is the directory of the leader's
-    own last assignment. A static member without memory is listed there under its instance id.
+    ``generation`` is the generation being formed. If ``is_kafkas`` is set, Kafka has assigned the
+    number, and no claim can have this or a later generation. ``last`` is the directory of owners in
+    the leader's own last assignment. It restores the claims of a static member that has restarted,
+    by instance id.
     """
     reader = _ClaimReader(partitions, globals_)
     budget = max(LEAST_BUDGET, 8 * sum(partitions.values()))
@@ -106,7 +110,7 @@ def claims_of(
     sizes = dict.fromkeys((j.member_id for j in said), 0)
     if 4 * len(said) * sum(partitions.values()) > budget:  # otherwise claims on all partitions fit
         sizes = {j.member_id: reader.size(j.data) for j in said}
-    # Smallest claims first: the members with the largest claims are refused.
+    # Read the smallest claims first, so that only the members with the largest claims are refused.
     for one in sorted(said, key=lambda j: (sizes[j.member_id], j.member_id)):
         data = one.data
         budget -= sizes[one.member_id]
@@ -134,13 +138,13 @@ def claims_of(
 
 
 def _remember(data: JoinData, last: Directory, generation: int) -> JoinData:
-    """Restore a static member's claims after a restart; claims made since then have priority."""
+    """Return a static member's data with its claims before its restart, if ``last`` has any."""
     held = last.held_by_instance(data.instance_id or "")
     return replace(data, actives=held, generation=generation) if held else data
 
 
 def _with_promises(data: JoinData) -> JoinData:
-    """Add the promised partitions to the member's actives, which keeps the last round's plan."""
+    """Add the promised partitions to the actives, so that this round keeps the last plan."""
     if not data.promised:
         return data
     topics = data.actives.keys() | data.promised.keys()
@@ -151,7 +155,10 @@ def _with_promises(data: JoinData) -> JoinData:
 
 
 class _ClaimReader:
-    """Expands claims, shared claims only once, and counts the claims on missing partitions."""
+    """Converts claims to arrays, and counts the claims on missing partitions.
+
+    Topics of one member may share one claim object, which is converted only once.
+    """
 
     def __init__(self, partitions: Mapping[str, int], globals_: Mapping[str, bool]) -> None:
         self._partitions = partitions
@@ -159,7 +166,7 @@ class _ClaimReader:
         self.beyond: dict[str, int] = {}
 
     def size(self, data: JoinData) -> int:
-        """Return how many partition numbers the claims expand to; a shared claim counts once."""
+        """Return the number of partition numbers in the claims; a shared claim counts once."""
         distinct = {
             (id(claim), self._partitions[topic]): claim
             for claims in (
@@ -177,11 +184,11 @@ class _ClaimReader:
         return sum(Runs.of(claim).below(count).size for (_, count), claim in distinct.items())
 
     def member(self, one: MemberClaims, data: JoinData, newest: int, *, is_kafkas: bool) -> Member:
-        """Return the planner's member for ``one``, with expanded claims.
+        """Return the planner's member for ``one``, with its claims as arrays.
 
-        Claims on a global table count only from members of ours, which report the partitions they
-        write. Former partitions keep their own generation. Without current claims, this is also the
-        member's generation.
+        Claims of stock members on a global table do not count: only this package's members report
+        the partitions that they write. Former partitions have their own generation. A member
+        without current claims gets the generation of its former partitions.
         """
         mine = set(one.topics)
         skipped = set() if data.is_ours else set(self._globals)

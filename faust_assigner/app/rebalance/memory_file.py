@@ -1,13 +1,14 @@
-"""This member's partitions on its own disk: written at each assignment, read at the first join.
+"""The memory file with this member's partitions: written at each assignment, read at the first join.
 
-After a stop of all workers no living owner exists. The members' memories let the leader return
-every task to its former owner; see ``Member.former_actives``. The file lies in the app's data
-directory beside its tables:
+After a stop of all workers no task has a living owner. With the members' memory files the leader
+returns each task to its former owner (see ``Member.former_actives``). The file is in the app's data
+directory:
 
     {"version": 1, "app": "shop", "generation": 7, "actives": {"orders": [0, 3], ...},
      "offers": {"capacity": 1.0, "rack": null, "topics": "9f86d081..."}}
 
-A lost, outdated, torn or foreign file counts as absent. :class:`MemoryFile` never raises.
+If the file is missing, damaged, of a different version or of a different app, the member has no
+former partitions. :class:`MemoryFile` never raises.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ logger = get_logger(__name__)
 
 NAME = "faust-assigner-memory.json"
 VERSION = 1
-#: A larger file is neither written nor read.
+#: The maximum size in bytes; a larger file is neither written nor read.
 MOST_BYTES = UNPACKED_BYTES
 
 
@@ -56,7 +57,10 @@ class FormerPartitions:
 
 
 def offers_of(said: JoinData | None, wanted: Sequence[str]) -> dict[str, object]:
-    """Return the offers of a join with the metadata ``said`` and the subscription ``wanted``."""
+    """Return the offers (capacity, rack, digest of the subscription) of a join.
+
+    ``said`` is the metadata of the join, ``wanted`` the sorted subscription. Empty without metadata.
+    """
     if said is None:
         return {}
     topics = hashlib.sha256("\n".join(wanted).encode()).hexdigest()
@@ -74,9 +78,10 @@ def has_other_offers(
 ) -> bool:
     """Return whether a static member rejoined without a round (KIP-345) and with new metadata.
 
-    No leader has read the new metadata. The memory file has the metadata that the leader knew.
-    Without a file, there are two signs. The leader has not ``planned`` a topic to which this member
-    subscribes, or it has ``given`` a topic to which this member does not subscribe.
+    Then no leader has read the new metadata. If the memory file is of the same ``generation``, its
+    offers are compared with the new ones. Otherwise the topics are compared. The metadata are new if
+    the leader has not ``planned`` a subscribed topic, or has ``given`` a topic that is not
+    subscribed.
     """
     if said is None:
         return False
@@ -84,12 +89,15 @@ def has_other_offers(
         return any(
             former.offers.get(name, of) != of for name, of in offers_of(said, wanted).items()
         )
-    known = {*planned} or {*wanted}  # a stock leader may name no groups
+    known = {*planned} or {*wanted}  # the answer of a stock leader may contain no groups
     return said.instance_id is not None and not {*given} <= {*wanted} <= known
 
 
 class MemoryFile:
-    """One app's file; counts ``memory_failures`` (not written) and ``memories_ignored``."""
+    """One app's memory file.
+
+    The counter ``memory_failures`` counts failed writes, ``memories_ignored`` counts failed reads.
+    """
 
     def __init__(self, app: AppT, counters: Counter[str]) -> None:
         self._app = app
@@ -98,7 +106,7 @@ class MemoryFile:
         self._failing = False
 
     def former(self) -> FormerPartitions:
-        """Return the partitions of the last process here; cached after the first call."""
+        """Return the partitions of the last process with this data directory; cache the result."""
         if self._former is None:
             try:
                 self._former = read(self._path(), str(self._app.conf.id))
@@ -117,9 +125,9 @@ class MemoryFile:
     def keep(
         self, generation: int, actives: Claims, offers: Mapping[str, object] | None = None
     ) -> None:
-        """Replace the file; every failure is counted, the first failure in a row is logged.
+        """Replace the file. Each failed write is counted; of consecutive ones, the first is logged.
 
-        An app without a data directory was never started as a worker, so the file is not written.
+        The file is not written without a data directory: the app was never started as a worker.
         """
         try:
             path = self._path()
@@ -143,7 +151,7 @@ class MemoryFile:
 
 def read(path: Path, app_id: str) -> FormerPartitions:
     """Read the file, at most ``MOST_BYTES`` + 1 bytes. Raises MetadataRefused or OSError."""
-    # Non-blocking: the path may be a pipe without a writer.
+    # Do not block: the path may be a pipe without a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise MetadataRefused(f"{path} is not a file")
@@ -191,7 +199,7 @@ def write(
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the new name survives a power failure."""
+    """Sync the folder, so that the renamed file survives a power failure."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

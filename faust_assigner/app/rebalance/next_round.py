@@ -1,8 +1,8 @@
-"""The moves of a possible next round, and the warm copies on which they wait. Pure.
+"""The moves of a possible next round, and the standbys for which they wait. Pure.
 
-A promoted task goes to a member with its state, even against the balance. Once its owner is alive,
-the next round, whatever its cause, restores the balance. The planner itself computes this next
-round.
+A task whose owner died goes to a member with its state (it is promoted), even if the loads become
+uneven. A task is off target while its owner is not its target member. The next round, whatever its
+cause, restores the balance. This module plans the next round with the planner, to find the moves.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from faust_assigner.app.rebalance.placement import ByTopic
 from faust_assigner.model import NOBODY, Bools, Ints, Member
 from faust_assigner.planner import Plan
 
-#: The planner with all arguments except the members fixed.
+#: The planner, with all arguments fixed except the members.
 Planner: TypeAlias = Callable[[Sequence[Member]], Plan]
 
 
 def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, ByTopic]:
     """Return member -> changelog -> partitions that the next round moves to the member's standbys.
 
-    Empty if no task is off target, or if the current owners are as balanced, so that no task would
-    move. Cost: one more plan if a task is off target; else O(tasks).
+    The result is empty if no task is off target, or if the current owners are balanced as well, so
+    that no task would move. Cost: one more plan if a task is off target; else O(tasks).
     """
     following = _following(found, members, plan)
     if following is None:
@@ -35,10 +35,10 @@ def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, 
 
 
 def going_on(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
-    """Add the next round's warm-ups to ``found``, which only reaches the previous round's target.
+    """Add the next round's warm-ups to ``found``, a plan that only repeats the last round's target.
 
-    If a task's next owner has no standby of the task, this member gets a copy now. Without an
-    awaited copy the group would stay off target. Cost: as :func:`awaited`.
+    If a task's next owner has no standby of the task, this member gets a warm-up now. Otherwise the
+    task would never move to its target. Cost: as :func:`awaited`.
     """
     following = _following(found, members, plan)
     if following is None or following.onward is None:
@@ -69,9 +69,9 @@ def _stateful(found: Plan) -> Bools:
 
 
 def _settled(member: Member, found: Plan) -> Member:
-    """Return the member with the claims that it makes after this round.
+    """Return the member with the claims that it will make after this round.
 
-    A member reports its former partitions for its whole life.
+    Its former partitions stay: a member reports them for the whole life of its process.
     """
     return replace(
         member,

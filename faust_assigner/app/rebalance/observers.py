@@ -1,4 +1,4 @@
-"""Observers of decisions, called on a separate thread: they cannot fail or delay a decision."""
+"""Observers of the leader's decisions; a separate thread calls them, so they delay no decision."""
 
 from __future__ import annotations
 
@@ -17,23 +17,29 @@ from faust_assigner.wire.directory import Directory
 
 logger = get_logger(__name__)
 
-#: The maximum of decisions that wait for slow observers; further decisions are dropped and counted.
+#: The maximum number of decisions that wait for observers; further decisions are dropped and
+#: counted.
 MOST_WAITING = 8
 
 
 @dataclass(frozen=True)
 class DecisionInputs:
-    """The inputs of a decision; ``plan(members, partitions, ...)`` returns the same plan again.
+    """The inputs of a decision; ``plan()`` with these inputs returns the same plan again.
 
-    ``generation`` is the generation being formed. ``refused`` maps members with unacceptable
-    metadata to the reason; ``software`` maps members to their version of this package ("" for stock
-    Faust). ``weightless`` topics are assigned without counting as load; ``warmups`` is the warm-up
-    policy. ``joined`` and ``left`` are the URLs of members that came and went since the leader's
-    own last assignment; ``trigger`` is the change since its last decision. ``urls`` are the URLs of
-    all members. The ``leaving`` members are included; they give their partitions away and get none.
-    ``follows``: a second round follows at once; ``completes`` is the trigger of the round that this
-    round completes, else "". ``last`` and ``last_generation`` are the previous round's directory
-    and generation, if its leader was another member.
+    - ``generation``: the generation being formed.
+    - ``refused``: member -> reason, for members with refused metadata.
+    - ``software``: member -> its version of this package; "" for stock Faust.
+    - ``weightless``: topics that count as no load.
+    - ``warmups``: the warm-up policy; None if warm-ups are off.
+    - ``joined``, ``left``: the URLs of members that joined or left after the leader's own last
+      assignment.
+    - ``trigger``: the change since the leader's last decision, such as "join".
+    - ``urls``: member -> URL, for all members including the leaving ones.
+    - ``leaving``: the members that give their partitions away; ``members`` does not contain them.
+    - ``follows``: whether a second round follows at once.
+    - ``completes``: the trigger of the round that this round completes; else "".
+    - ``last``, ``last_generation``: the previous round's directory of owners and its generation, if
+      a different member led that round.
     """
 
     group_id: str
@@ -64,7 +70,7 @@ Observer: TypeAlias = Callable[[DecisionInputs, Plan], object]
 
 
 class Decisions:
-    """One assignor's observers; counts ``dropped`` decisions and ``failed`` calls."""
+    """The observers of one assignor; counts ``dropped`` decisions and ``failed`` calls."""
 
     def __init__(self) -> None:
         self._observers: list[Observer] = []
@@ -80,7 +86,7 @@ class Decisions:
         return observer
 
     def tell(self, inputs: DecisionInputs, plan: Plan) -> None:
-        """Queue a decision for the observers; returns at once."""
+        """Queue a decision for the observers, without a wait."""
         if not self._observers:
             return
         try:
@@ -100,7 +106,7 @@ class Decisions:
         self._waiting.join()
 
     def _next(self) -> tuple[DecisionInputs, Plan] | None:
-        """Return the next queued decision; None ends the thread, to release its references."""
+        """Return the next queued decision; without one, return None, which ends the thread."""
         with self._telling:
             try:
                 return self._waiting.get_nowait()

@@ -11,17 +11,18 @@ from faust_assigner.model import NOBODY
 from faust_assigner.planner import Plan
 from faust_assigner.wire.outcome import MOST_NAMED, Outcome
 
-#: The maximum length of a URL; longer URLs are cut, because answers are part of the group's record.
+#: Longer URLs are cut to this number of characters, because Kafka limits the size of a group's
+#: answers.
 _NAME_CHARS = 120
 
 
 def outcome_of(
     inputs: DecisionInputs, plan: Plan | None, *, at: float, first: Outcome | None = None
 ) -> Outcome:
-    """Return the outcome, as sent to members, of a round decided ``at`` (seconds since 1970).
+    """Return the outcome, for the answers, of a round decided ``at`` (seconds since 1970).
 
-    ``first`` is the outcome of the round that this round completes; its trigger is the cause of
-    both.
+    ``first`` is the outcome of the round that this round completes. Its trigger is the cause of
+    both rounds.
     """
     told = Outcome(
         trigger=inputs.trigger,
@@ -52,18 +53,19 @@ def _named(urls: Iterable[str]) -> tuple[str, ...]:
 
 
 def moved_tasks(plan: Plan) -> int:
-    """Count the tasks with a new owner, including tasks that a copy takes over from a dead owner.
+    """Return the number of tasks with a new owner, including tasks whose owner died.
 
-    Topics that carry no work do not count. The log, the ledger and ``history`` all use this number.
+    Weightless tasks do not count. The log, the ledger and ``history`` use this number.
     """
     works = plan.layout.per_task(lambda group: not group.weightless)
     return int(np.count_nonzero(plan.flat_moved & works))
 
 
 def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:
-    """Return the changes since the last decision, the likely cause of the rebalance.
+    """Return the changes since the last decision, the likely cause of the round: "join+leave".
 
-    A leader without an earlier decision compares with its own last assignment.
+    A leader without an earlier decision compares with its own last assignment. The result is
+    "first" if no member had partitions, and "rejoin" without a change.
     """
     if before is None:
         if not any(m.actives for m in now.members):

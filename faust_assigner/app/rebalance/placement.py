@@ -1,4 +1,4 @@
-"""The placement of one round by names: from the planner or, if the planner fails, round-robin."""
+"""The placement of one round by member and topic: from the plan or, if it failed, round-robin."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class Placement:
-    """The actives and standbys of each member (in the order of ``member_ids``), by topic.
+    """The actives and standbys of each member, by topic.
 
-    ``owners`` topic -> int64[partitions], indexes into ``member_ids`` or ``NOBODY``; co-partitioned
-    topics may share one array. ``group_ids`` topic -> id of its co-partitioned group.
+    - ``actives``, ``standbys``: member -> topic -> partitions, in the order of ``member_ids``.
+    - ``owners``: topic -> int64[partitions], indexes into ``member_ids`` or ``NOBODY``;
+      co-partitioned topics may share one array.
+    - ``group_ids``: topic -> id of its co-partitioned group.
     """
 
     member_ids: tuple[str, ...]
@@ -31,7 +33,7 @@ class Placement:
 
 
 def of_plan(plan: Plan) -> Placement:
-    """Convert the planner's result."""
+    """Convert a plan to a placement."""
     return Placement(
         plan.member_ids,
         _by_member(plan, plan.actives_by_member, [group.topics for group in plan.groups]),
@@ -46,7 +48,7 @@ def of_plan(plan: Plan) -> Placement:
 
 
 def _by_member(plan: Plan, placed: ByMember, topics: Sequence[Sequence[str]]) -> dict[str, ByTopic]:
-    """Return all members' actives or standbys; the topics of a group share their lists."""
+    """Return all members' actives or standbys; co-partitioned topics share their lists."""
     found: dict[str, ByTopic] = {m: {} for m in plan.member_ids}
     for named, (numbers, offsets) in zip(topics, placed, strict=True):
         flat, at = numbers.tolist(), offsets.tolist()
@@ -64,10 +66,11 @@ def dealt(
     changelogs: Collection[str],
     previous_ids: Mapping[str, int],
 ) -> Placement:
-    """Deal the partitions out round-robin: valid, even and co-partitioned, but without memory.
+    """Deal the partitions out round-robin, without regard to their former owners.
 
-    Partition p of a topic goes to the p-th subscriber by id, modulo their number, and its standbys
-    go to the next subscribers. So topics with equal counts and subscribers stay co-partitioned.
+    The n subscribers of a topic are sorted by member id. Partition p goes to subscriber p modulo n,
+    and its standbys go to the next subscribers. So topics with equal partition counts and equal
+    subscribers stay co-partitioned.
     """
     ids = tuple(sorted(m.member_id for m in members))
     actives: dict[str, ByTopic] = {m: {} for m in ids}
@@ -113,11 +116,11 @@ def with_globals(
     partitions: Mapping[str, int],
     globals_: Mapping[str, bool],
 ) -> Placement:
-    """Give each subscriber of a global table's changelog all its partitions, as Faust expects.
+    """Assign all partitions of a global table's changelog to each subscriber, as Faust expects.
 
-    The partitions are actives, so that the subscriber restores them first. If the table's flag is
-    set, all partitions are also standbys, so that the subscriber follows other writers. Otherwise
-    only the partitions of other writers are standbys.
+    The partitions are actives, so that the subscriber restores them first. The partitions of other
+    writers are also standbys, so that the subscriber follows these writers. If the table's flag in
+    ``globals_`` is set, all partitions are also standbys.
     """
     if not globals_:
         return placement
@@ -146,9 +149,9 @@ def directory_of(
     *,
     with_standbys: bool = False,
 ) -> Directory:
-    """Return the owners by URL, and the holders of copies if ``with_standbys`` is set.
+    """Return the directory of owners by URL; ``with_standbys`` adds the holders of standbys.
 
-    The members are ranked by the first partition that they own, which keeps the runs short.
+    The members are numbered by the first partition that they own, so that the encoding is short.
     """
     columns = {id(owner): owner for _, owner in sorted(placement.owners.items())}
     seen = [owner[owner != NOBODY] for owner in columns.values()]
@@ -171,7 +174,10 @@ def directory_of(
 
 
 def _copies(placement: Placement, rank: Ints) -> dict[str, tuple[Ints, ...]]:
-    """Return changelog -> columns of its standbys' ranks; within a partition by member id."""
+    """Return changelog -> columns of standbys: int64[partitions], members' ranks or ``NOBODY``.
+
+    Each column has at most one standby of each partition, in the order of member ids.
+    """
     columns: dict[str, list[Ints]] = {}
     for m, member_id in enumerate(placement.member_ids):
         for topic, numbers in placement.standbys[member_id].items():

@@ -1,8 +1,8 @@
-"""This member's positions: for each of its table partitions, the offset up to which it was read.
+"""This member's positions: for each table partition, the offset up to which the log is read.
 
-The positions are read on the consumer's thread when the member joins. Before that, a separate
-thread reads them once, so that file access blocks no other thread. The offset of an open store is
-read from its database. The offset in files that no process has open is read without a lock
+When the member joins, a separate thread first reads the offsets of closed files, so that file
+access does not block the consumer's thread. The offset of an open store is read from its database.
+The offset in files that no process has open is read without a lock
 (:mod:`faust_assigner.app.tables.disk`).
 """
 
@@ -29,7 +29,7 @@ logger = get_logger(__name__)
 
 Found = dict[str, dict[int, int]]
 
-#: The attribute of a store with the offsets of its closed files.
+#: The attribute of a store in which the offsets of its closed files are cached.
 _READ = "_faust_assigner_read"
 
 
@@ -38,16 +38,13 @@ def positions_of(
     held: Mapping[str, Collection[int]],
     owned: Mapping[str, Collection[int]] | None = None,
 ) -> Found:
-    """Return changelog -> partition -> the next offset to read, of tables in RocksDB.
+    """Return changelog -> partition -> the next offset to read, for tables in RocksDB.
 
-    Partitions with offset 0 are omitted.
-
-    ``held`` are the partitions that this member reports to own, to keep warm or to have files of.
-    The position of an ``owned`` partition is at least the known end of its log; during a restore
-    this end is beyond the state. Tables in memory are replayed at every move, so waiting for them
-    has no benefit: they have no position. A copy may have caught up when a round was requested. It
-    then has at least the position of that time, even if there is no record at this position, as
-    after aborted transactions.
+    Partitions with offset 0 are omitted, and tables in memory: they are replayed at every move, so
+    the leader need not wait for them. ``held`` contains all partitions that this member owns, has a
+    standby of or has files of. The position of an ``owned`` partition is at least the known end of
+    its log, even while the partition is being restored. If this member has requested a round
+    because a standby caught up, the standby's position is at least the position at that time.
     """
     recovery = app.tables.recovery
     found: Found = {}
@@ -64,7 +61,7 @@ def positions_of(
                 read=vars(store).setdefault(_READ, {}),
             )
         )
-        # Applied records reach the disk a little later, an owner's changes at its commit.
+        # The files are behind: applied records are written later, an owner's changes at its commit.
         for offsets in (recovery.standby_offsets, recovery.active_offsets):
             for tp, offset in tuple(offsets.items()):
                 if tp.topic == topic and offset is not None and not is_doubtful(recovery, tp):
@@ -87,7 +84,7 @@ def positions_of(
 def is_doubtful(recovery: RecoveryBase, tp: TP) -> bool:
     """Return whether the database of ``tp`` may lack records that count as read.
 
-    Always false without the repairs.
+    Always False with stock Faust's recovery.
     """
     return hasattr(recovery, "is_doubtful") and bool(recovery.is_doubtful(tp))
 
@@ -100,12 +97,12 @@ def _for_reading(store: RocksDBBase, path: Path) -> Rdict:
 
 
 def _opened(store: RocksDBBase, topic: str) -> dict[int, int]:
-    """Return partition -> stored offset, for open databases."""
+    """Return partition -> stored offset, for the open databases of ``store``."""
     found: dict[int, int] = {}
     for partition, database in tuple(store._dbs.items()):
         try:
-            # Not through the store: it would reopen the database, which only the streams' thread
-            # may do.
+            # Read from the database itself: the store would reopen a closed database, which only
+            # the app's thread may do.
             offset = database.get(store.offset_key)
         except Exception as exc:  # the database may have just been closed
             logger.debug("Could not read the offset of %s-%d: %r", topic, partition, exc)

@@ -1,8 +1,8 @@
-"""A cooperative round as the app, its sensors and its tracer see it: begun, answered, ended.
+"""Reports of rounds to the app, its sensors and its tracer: the start, the answer and the end.
 
-Faust calls a round a rebalance: ``app.rebalancing`` is true from the beginning to the end, and
-sensors get ``on_rebalance_start``, ``on_rebalance_return`` and ``on_rebalance_end``. Kept
-partitions are processed throughout the round.
+Faust calls a round a rebalance. ``app.rebalancing`` is true from the start to the end, and sensors
+get ``on_rebalance_start``, ``on_rebalance_return`` and ``on_rebalance_end``. Kept partitions are
+processed throughout a cooperative round.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ logger = get_logger(__name__)
 
 
 class Rounds:
-    """Reports one beginning, one answer and one end of each round to ``app``, on the app's thread.
+    """Reports one start, one answer and one end of each round to ``app``, on the app's thread.
 
-    The second round of a hand-over begins before the first round has ended. Then the first round is
-    ended before the second begins. Otherwise Faust would forget the first round's sensor state, and
-    gauges of rounds under way would never go down again.
+    The second round of a hand-over may start before the recovery of the first round is over. Then
+    the end of the first round is reported before this start. Otherwise Faust would lose the first
+    round's sensor state, and gauges of current rounds would never decrease again.
     """
 
     def __init__(self, app: AppT) -> None:
         self.app = app
-        #: Whether a round has begun and the app does not know its answer yet.
+        #: Whether a round has started and its answer has not been reported to the app yet.
         self.is_unanswered = False
-        #: Whether all partitions were restored before Faust reported the answer to the app.
+        #: Whether all partitions were restored before the answer was reported.
         self._is_restored = False
 
     def begin(self) -> None:
-        """Report that this member joins a round; its partitions are still processed."""
+        """Report the start of a cooperative round; the member's partitions are still processed."""
         self.end()
         self.is_unanswered = True
         self.app.on_rebalance_start()
 
     def give_up(self) -> None:
-        """End the round under way without a result, because Faust begins an eager round next."""
+        """Report the end of the current round, because Faust starts an eager round next."""
         self.end()
         self.is_unanswered = True
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Wrap the block in which Faust reports an eager round's answer; the round may end then."""
+        """Wrap the block in which Faust reports an eager round's answer; end the round after it."""
         self.is_unanswered, self._is_restored = True, False
         yield
         self.is_unanswered = False
@@ -55,15 +55,15 @@ class Rounds:
             self._ready()
 
     def answered(self) -> None:
-        """Report the answer: the app knows its partitions, but has not restored the gained ones."""
+        """Report the answer: the app has its assignment, but gained partitions are not restored."""
         if self.is_unanswered:
             self.is_unanswered = False
             self.app.on_rebalance_return()
 
     def restored(self) -> None:
-        """Note that all owned partitions are restored, which ends an answered round.
+        """Note that all owned partitions are restored; end the round if its answer was reported.
 
-        An unanswered round goes on. Then the restored partitions belong to the previous round, or
+        Otherwise the round continues: the restored partitions belong to the previous round, or
         Faust is about to report the answer (see :meth:`answering`).
         """
         self._is_restored = True
@@ -75,7 +75,7 @@ class Rounds:
             logger.info("Worker ready")
 
     def end(self) -> bool:
-        """End the round under way, if any; return whether there was one."""
+        """Report the end of the current round; return False without a current round."""
         if not self.app.rebalancing:
             return False
         self.answered()

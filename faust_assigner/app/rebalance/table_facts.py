@@ -1,4 +1,4 @@
-"""An app's tables from the assignor's view: the topics that are changelogs, and their kinds."""
+"""The facts about an app's tables that the assignor needs: the changelogs and the global tables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """The topics behind tables (``changelogs``) and behind global tables (``globals_``).
+    """The changelogs of all tables (``changelogs``) and of global tables (``globals_``).
 
-    ``globals_`` maps a changelog to whether every partition must also be a standby, including the
-    partitions written here. This is necessary if a different worker or app writes to them as well
-    (``use_partitioner``, ``synchronize_all_active_partitions``).
+    ``globals_`` maps a changelog to a flag: whether each worker must also follow, as standbys, the
+    partitions that it writes itself. This is necessary if a different worker or app writes to these
+    partitions as well (``use_partitioner``, ``synchronize_all_active_partitions``).
     """
 
     changelogs: frozenset[str] = frozenset()
@@ -26,7 +26,7 @@ class TableFacts:
 
     @property
     def stateful(self) -> frozenset[str]:
-        """Return the changelogs with owners and standbys; every worker has all global tables."""
+        """Return the changelogs whose partitions have owners and standbys: not of global tables."""
         return self.changelogs - self.globals_.keys()
 
 
@@ -46,12 +46,12 @@ def facts_of(app: AppT) -> TableFacts:
 def agreed(
     own: TableFacts, said: Iterable[tuple[Collection[str], JoinData]], app_id: str
 ) -> TableFacts:
-    """Combine the leader's own tables with tables of members that run newer or older code.
+    """Combine the leader's own tables with the tables of members that run newer or older code.
 
-    ``said`` pairs each member's topics with its metadata. A topic that the leader's code does not
-    know is a changelog if all its subscribers report this. Otherwise a single member could turn a
-    different member's source into a changelog. A stock member cannot report changelogs; then the
-    name must follow Faust's pattern.
+    ``said`` pairs each member's topics with its metadata. A topic that the leader's app does not
+    declare as a changelog is a changelog if all its subscribers report this. Otherwise a single
+    member could turn a different member's source into a changelog. A stock member cannot report
+    changelogs; for this member the topic's name must follow Faust's pattern.
     """
     subscribers: dict[str, list[JoinData]] = {}
     for topics, data in said:

@@ -1,10 +1,10 @@
 """The two-phase rule: a partition that a living member still processes gets no new owner yet. Pure.
 
 A member that keeps its partitions during a round reports this (``JoinData.holds``). If the plan
-moves such a partition, this round's answers omit it and promise it to the new owner. The current
-owner revokes the partition; a second round, which follows at once, assigns it (KIP-429). The second
-round keeps the first round's target. The members report this target in their metadata, so any
-leader of the second round has it.
+moves such a partition, this round's answers do not assign it; they promise it to the new owner. The
+current owner revokes the partition. A second round, which follows at once, assigns it (KIP-429) and
+keeps the first round's target. The members report this target in their metadata, so any leader of the
+second round has it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints, Onward
 from faust_assigner.planner import Plan
 from faust_assigner.wire.runs import Runs
 
-#: The maximum of consecutive rounds in which a member's claims, older than the last round, delay
-#: the group. A member that missed an answer joins again and receives the next answer.
+#: A member's claims may delay this number of consecutive rounds if they are older than the last
+#: round. A member that missed one answer needs few rounds: it joins again and receives the next
+#: answer.
 MOST_HELD_UP = 10
 
 
 @dataclass(frozen=True)
 class Step:
-    """The answers of this round, and member -> topic -> promised partitions.
+    """The placement of this round, and ``promised``: member -> topic -> partitions.
 
     A member gets its promised partitions once their owners have revoked them. ``follows``: a second
-    round is necessary. ``held_up_by``: the members with claims that are older than the last round
-    and delay a move.
+    round is necessary. ``held_up_by``: the members that delay a move with claims that are older than
+    the last round.
     """
 
     placement: Placement
@@ -41,13 +42,13 @@ class Step:
 
 
 def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
-    """Reduce ``placement`` to the part that can be answered now. Cost: O(claims).
+    """Reduce ``placement`` to the part that can be assigned now. Cost: O(claims).
 
     A claim counts even if its generation is old: a member that missed the last answer still
-    processes its partitions. A claim is ignored if its generation is at least the generation of the
-    promise to the new owner: the answer of this generation made the claimant revoke. Otherwise a
-    false claim would block the partition for ever. :func:`disbelieved` handles a member that always
-    reports an old generation.
+    processes its partitions. A claim is ignored if the partition was promised to its new owner in
+    the claim's generation or earlier, because the claimant revoked the partition then. Otherwise a
+    false claim would block the partition for ever. A member may also report an old generation in
+    each round; see :func:`disbelieved`.
     """
     blocked, held_up_by = _blocked(placement, said)
     if not blocked:
@@ -82,14 +83,14 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
 
 
 def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
-    """Count this round: return member -> consecutive rounds that the member has delayed."""
+    """Return member -> number of consecutive rounds delayed by the member, including this round."""
     return {m: before.get(m, 0) + 1 for m in by}
 
 
 def disbelieved(
     said: Sequence[MemberClaims], rounds: Mapping[str, int]
 ) -> tuple[MemberClaims, ...]:
-    """Treat members that delayed ``MOST_HELD_UP`` rounds in a row as processing no partitions.
+    """Refuse the claims of members that have delayed ``MOST_HELD_UP`` consecutive rounds.
 
     ``rounds``: member -> consecutive rounds that the member has delayed.
     """
@@ -114,9 +115,9 @@ def _kept(
 ) -> Placement:
     """Leave blocked partitions with their current owners, in a group that has stock members.
 
-    Stock members cannot report promised partitions. With stock members rounds are eager: all
-    members revoke all partitions before the second round, and the leader plans that round anew. A
-    revoked partition without a claim would return to a member that has a copy.
+    Stock members cannot report promised partitions. With stock members rounds are eager: all members
+    revoke all partitions before the second round, which the leader plans anew. A revoked partition
+    that no member claims would go to a member with a standby.
     """
     actives = {
         m: {
@@ -159,9 +160,9 @@ def _blocked(
 ) -> tuple[dict[tuple[int, str], Bools], frozenset[str]]:
     """Return (group id, new owner) -> bool[partitions], and the members that delay moves.
 
-    A partition is true if a different member still processes it; one blocked topic blocks the whole
-    task. The first result is empty if no task is blocked. The claims of the returned members are
-    older than the last round.
+    A partition is True (blocked) if a different member still processes it; one blocked topic blocks
+    the whole task. The mapping is empty if no task is blocked. The returned members delay moves
+    with claims that are older than the last round.
     """
     index = {m: i for i, m in enumerate(placement.member_ids)}
     holders = [one for one in said if one.data.holds]
@@ -212,10 +213,9 @@ def _processed(
 ) -> dict[str, Ints]:
     """Return topic -> int64[partitions]: the generation of the new owner's own claim, if any.
 
-    Only members that process their partitions during the round count.
-
-    Up to this generation, a claim by any other member is false. A newer claim of a different member
-    shows that the new owner missed a round.
+    Only claims of members that process their partitions during the round count. Up to this
+    generation, a claim by any other member is false. A newer claim of a different member shows that
+    the new owner missed a round.
     """
     nobody = np.iinfo(np.int64).min
     theirs = {topic: np.full(owner.size, nobody) for topic, owner in placement.owners.items()}
@@ -236,11 +236,11 @@ def _own(
 
 
 def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
-    """Return ``found``, or the previous round's target if this round exists only to reach it.
+    """Return ``found``, or the previous round's target if this round only completes that round.
 
-    This is the case if the members are exactly those of the previous round and all received its
-    answer. A new plan would return tasks to their old owners, now standbys, and the group would
-    rebalance for ever.
+    A round completes the previous round if it has the same members and all of them received the
+    answer. A new plan would return tasks to their old owners, which are now standbys, and the group
+    would rebalance for ever.
     """
     dates = {(one.data.generation, one.data.among) for one in said}
     if len(dates) != 1 or min(dates)[1] != len(said):
@@ -269,8 +269,8 @@ def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
 def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
     """Return the claimed task numbers of ``group``, read from the claim on one topic.
 
-    ``every`` selects all topics of the group, otherwise its changelogs. The first selected topic is
-    read; the result is empty unless all selected topics have claims.
+    ``every`` selects all topics of the group; without it only the changelogs are selected. The first
+    selected topic is read. The result is empty unless all selected topics have claims.
     """
     named = group.topics if every else group.changelogs
     if not named or not all(topic in claims for topic in named):
@@ -279,10 +279,9 @@ def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
 
 
 def _seat(seats: Ints, spare: Ints, owner: Ints, claims: Sequence[Claims], group: Group) -> None:
-    """Fill ``seats``, int64[n, R], with the claimants of standbys, by member, without owners.
+    """Fill ``seats``, int64[n, R], with the members that claim a standby, without the task's owner.
 
-    A claimant without a free seat goes into ``spare``: its copy is the warm-up, which is still
-    catching up.
+    If a task has no free seat left, the member goes into ``spare``: its copy is the task's warm-up.
     """
     taken = np.zeros(owner.size, dtype=np.int64)
     for m, claim in enumerate(claims):

@@ -11,13 +11,13 @@ from faust_assigner.warmup import WarmupPolicy
 if TYPE_CHECKING:
     from faust.types.app import AppT
 
-#: Records that a member without state reads almost at once. In a cooperative group longer logs
-#: wait: a follow-up round comes soon and stops no member.
+#: A member without state reads this number of records almost at once. In a cooperative group a task
+#: with a longer log waits for its state, because a follow-up round comes soon and stops no member.
 SHORT = 100
 
 
 def takes_part(app: AppT) -> bool:
-    """Return whether this worker waits for state and requests the round that ends the wait."""
+    """Return whether this worker uses warm-ups and requests the follow-up rounds that end them."""
     return (
         bool(read_or_default(app, table.WARMUPS)) and read_or_default(app, table.FOLLOW_UP_S) != 0
     )

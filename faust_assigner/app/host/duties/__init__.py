@@ -1,1 +1,1 @@
-"""The duties of the host's methods that ours replace, and the places that fulfil these duties."""
+"""The visible effects (duties) of replaced host methods, and our functions that fulfil them."""

@@ -1,4 +1,7 @@
-"""Writes docs/reference/duties.md: ``python -m faust_assigner.app.host.duties.page FILE``."""
+"""The generator of docs/reference/duties.md.
+
+Usage: ``python -m faust_assigner.app.host.duties.page FILE``.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ the duty is due.
 
 
 def page() -> str:
-    """Return the page's text, made from the tables."""
+    """Return the page's Markdown text, made from the tables."""
     calling = sum(len(names.split()) for names in CALLS.values())
     text = HEAD.format(
         methods=len({row.host for row in TAKEN} | {row.host for row in PUT}) + calling,
@@ -87,7 +90,7 @@ def _codes(names: Iterable[str]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the page."""
+    """Write the page to the file that the first argument names."""
     Path(arguments[0]).write_text(page(), encoding="utf-8")
 
 

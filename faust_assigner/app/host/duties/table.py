@@ -1,6 +1,8 @@
-"""Every method of Faust, mode and aiokafka that ours override, replace or wrap, and its duties.
+"""The methods of the host that our methods override, replace or wrap, and their duties.
 
-The rows are in ``duties.toml``; a test compares them with our classes and with the host's source.
+The host is Faust, mode and aiokafka. A duty is a visible effect of a method, such as a signal or a
+sensor call. The rows are in
+``duties.toml``; a test compares them with our classes and with the host's source.
 """
 
 from __future__ import annotations
@@ -10,19 +12,20 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-#: As a place: our method in this row.
+#: This value of ``Duty.where`` means our method in the same row.
 HERE = "here"
-#: As a place: the host's own method, which ours calls on the paths where the duty is due.
+#: This value of ``Duty.where`` means the host's own method, which our method calls where the duty
+#: is due.
 ORIGINAL = "original"
 
 
 class Duty(NamedTuple):
     """A visible effect of the host's method.
 
-    ``what`` uses the words of ``tests/support/host/source.py``, which reads the host's source. A
-    duty that the syntax tree does not show begins with ``also``. ``where`` names our functions as
-    ``module:Class.name``, separated by spaces. If ``where`` is empty, no function of ours fulfils
-    the duty, and ``why`` gives the reason.
+    ``what`` describes the duty in the form of ``tests/support/host/source.py``, which reads the
+    host's source. A duty that is not visible in the syntax tree begins with ``also``. ``where``
+    lists the functions of ours that fulfil the duty, as ``module:Class.name``, separated by spaces.
+    If ``where`` is empty, no function of ours fulfils the duty, and ``why`` gives the reason.
     """
 
     what: str
@@ -33,8 +36,9 @@ class Duty(NamedTuple):
 class Taken(NamedTuple):
     """A method of the host, ``module:Class.name``, and our function that replaces it on some path.
 
-    ``why`` names these paths or the difference. ``duties`` are the duties of the host's method. In
-    the file, ``names`` lists methods that are alike; ``host`` and ``ours`` are then their classes.
+    ``why`` describes these paths or the difference. ``duties`` are the duties of the host's method.
+    A row of the file may list several method names in ``names``; ``host`` and ``ours`` are then
+    classes.
     """
 
     host: str
@@ -44,11 +48,11 @@ class Taken(NamedTuple):
 
 
 class Put(NamedTuple):
-    """An attribute of a host's object that our code replaces at ``site``.
+    """An attribute of an object of Faust, mode or aiokafka that our code replaces.
 
-    ``made`` is our function or class. ``holds`` is the parameter or expression by which ``made``
-    calls the host's original; it is empty without such a call. ``why`` is necessary if there is no
-    call, or if some path has none.
+    ``site`` is the place in our code, ``host`` the attribute, and ``made`` our function or class.
+    ``holds`` is the parameter or expression by which ``made`` calls the host's original; it is
+    empty without such a call. If some path does not call the original, ``why`` gives the reason.
     """
 
     site: str
