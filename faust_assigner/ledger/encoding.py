@@ -51,7 +51,7 @@ SAMPLE: Final = b'{"table":"partition_sample"'
 
 
 def group_marker(group_id: str) -> bytes:
-    """Return the bytes that every line of a group contains and hardly any other line does.
+    """Return bytes that every line of the group contains and hardly any other line contains.
 
     >>> group_marker("shop") in encode("partition_sample", {"group_id": "shop", "ts": 1.0})
     True

@@ -22,7 +22,7 @@ WEIGHTLESS: Final = "weightless"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its type, whether its value is optional, and the values of a closed vocabulary."""
+    """A column: its type, whether its value is optional, and its allowed ``words`` if they are limited."""
 
     name: str
     type: str

@@ -1,4 +1,6 @@
-"""Changelog snapshots, written by the pipeline and read by recovering workers; no Spark, no Faust.
+"""Changelog snapshots: the pipeline writes them, recovering workers read them.
+
+The package imports neither Spark nor Faust.
 
     changelog records -> last value per key -> SST files + manifest (written last)
     manifest -> checks -> SST files -> ingested into an empty RocksDB
@@ -6,14 +8,14 @@
 Layout: ``ROOT/<topic>/<partition>/<snapshot_id>/{*.sst, manifest.json}``. A folder without a manifest
 is not a snapshot: readers skip the folder, and ``gc`` removes it after a while.
 
-    manifest.py    the manifest: fields, (de)serialisation, when a snapshot must be refused
-    storage.py     a local folder, or any URL fsspec knows (s3://, gs://, memory://)
+    manifest.py    the manifest: fields, (de)serialisation, reasons to refuse a snapshot
+    storage.py     a local folder, or any URL that fsspec supports (s3://, gs://, memory://)
     sst.py         sorted items -> SST files, and back; bit-identical for identical contents
-    layers.py      a previous snapshot + changes -> files that stay, files that are new
+    layers.py      a previous snapshot + changes -> unchanged files and new files
     compaction.py  changelog records in offset order -> last value per key, in bounded memory
     batches.py     batches of these records: the last row per key, and the rows that are JSON
     trust.py       the snapshots that may replace the current changelog
-    changelog.py   where a changelog begins and ends, and its records, through aiokafka
+    changelog.py   a changelog's first and end offsets, and its records, through aiokafka
     topic_ids.py   the current topic behind a name
     catalog.py     publish, find, fetch snapshots
     upkeep.py      verify and gc

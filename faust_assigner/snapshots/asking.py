@@ -1,4 +1,4 @@
-"""Requests to Kafka from synchronous code: an event loop per request, with retriable errors marked."""
+"""Runs requests to Kafka from synchronous code, and separates retriable from permanent errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KNOCK_TIMEOUT_MS = 10_000
 
 
 class UnreachableError(SnapshotError, TryAgain):
-    """Kafka did not answer."""
+    """Kafka did not answer; a retry may succeed."""
 
     exit_code = TryAgain.exit_code
 

@@ -1,4 +1,4 @@
-"""Arrow batches of changelog records: the last row of each key, rows in order, and rows that are JSON."""
+"""Operations on Arrow batches of changelog records: last row per key, sorted rows, rows that are JSON."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ROWS = 8192
 
 
 class JsonColumns:
-    """The check of keys and values: a row whose key or value must be JSON and is not is left out."""
+    """Checks keys and values: drops the rows whose key or value must be JSON but is not."""
 
     def __init__(self, codecs: tuple[str, str]) -> None:
         self._codecs = dict(zip(("key", "value"), codecs, strict=True))
-        #: By column: the types seen so far, for columns that must be JSON.
+        #: Column -> the JSON types seen so far, only for columns that must be JSON.
         self._types: dict[str, set[str]] = {
             column: set() for column, codec in self._codecs.items() if codec != RAW
         }
@@ -30,7 +30,7 @@ class JsonColumns:
         self.unreadable = 0
 
     def types_of(self, column: str) -> frozenset[str] | None:
-        """The JSON types of a column; None if it is not checked."""
+        """The JSON types of a column; None if the column is not checked."""
         return frozenset(self._types[column]) if column in self._types else None
 
     def readable(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -39,13 +39,13 @@ class JsonColumns:
             self._choose(last_per_key(batches))
         if not batches or not self._types or self._note_types(last_per_key(batches)):
             return batches
-        # Rare and slow: find the records, so that their predecessors count.
+        # Rare and slow: drop the records that are not JSON, so that earlier records of their keys count.
         kept = [self._filter(batch) for batch in batches]
         self._note_types(last_per_key(kept))
         return kept
 
     def _choose(self, batch: pa.RecordBatch) -> None:
-        """Decide ``auto`` for each column, by the first rows."""
+        """Choose JSON or raw bytes for each ``auto`` column by its first rows."""
         for column, codec in self._codecs.items():
             if codec == AUTO and len(batch):
                 wrong = len(unreadable_rows(batch.column(column).to_pylist()))
@@ -54,7 +54,7 @@ class JsonColumns:
                     del self._types[column]
 
     def _note_types(self, batch: pa.RecordBatch) -> bool:
-        """Return whether all rows of a batch with unique keys are JSON; records the types if so."""
+        """Return whether all rows of a batch with unique keys are JSON; if so, note their types."""
         seen: dict[str, set[str]] = {}
         for column, types in self._types.items():
             seen[column] = set(types)
@@ -68,7 +68,7 @@ class JsonColumns:
         return True
 
     def _filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of ``batch`` that are JSON; the rest is counted."""
+        """Return the rows of ``batch`` that are JSON; count the other rows."""
         import pyarrow as pa
 
         wrong = sorted(
@@ -87,7 +87,7 @@ class JsonColumns:
 
 
 def batch_of(keys: object, values: object) -> pa.RecordBatch:
-    """Two columns of bytes from Arrow arrays of any binary type, or from Python sequences."""
+    """Build a batch with two columns of bytes from Arrow arrays of any binary type or from sequences."""
     import pyarrow as pa
 
     columns = [

@@ -1,7 +1,8 @@
 """Publish, find and fetch snapshots in one storage.
 
 Publishing has two steps: each producer uploads its files, then the coordinator of the run writes the
-manifest after every part has succeeded. A kill in between leaves a folder that no reader sees.
+manifest after every part has succeeded. A kill in between leaves a folder without a manifest, which
+readers skip.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Catalog:
     def snapshots(self, topic: str, partition: int) -> list[Manifest]:
         """Return the visible snapshots, the newest first.
 
-        Sorted by time, not by offset: a recreated topic starts again at 0.
+        They are sorted by time and not by offset, because a recreated topic starts again at offset 0.
         """
         return newest_first(self.folders(topic, partition))
 

@@ -1,7 +1,7 @@
 """Reads changelogs with aiokafka: their extents, their tombstone retention, their records.
 
-Ends are the ends for a committed reader. A connection is described by the keyword arguments of
-``AIOKafkaConsumer`` (``bootstrap_servers``, ``security_protocol``, ``ssl_context``, ...).
+By default an end is the end that a consumer with ``read_committed`` sees. A connection is described by
+keyword arguments of ``AIOKafkaConsumer`` (``bootstrap_servers``, ``security_protocol``, ...).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from faust_assigner.snapshots.topic_ids import topic_ids
 
 POLL_MS = 200
 FETCH_BYTES_PER_PARTITION = 4 * 1024 * 1024
-#: Without new records for this long before the end, the read fails.
+#: Seconds without a new record after which a read fails before its end.
 STALL_S = 60.0
 _ADMIN_NAMES = frozenset(
     {
@@ -122,8 +122,8 @@ async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str,
     """Return the current state of each of ``topics``. Raises UnknownTopicError.
 
     For a broker that does not describe settings, Kafka's default retention is assumed. The id is read last:
-    a topic that is recreated meanwhile shows the new id with the old ends, which refuses the
-    old topic's snapshots.
+    if a topic is recreated meanwhile, the result has the new id and the old ends. Snapshots of the old topic
+    are then refused.
     """
     async with _admin_of(connection) as admin:
         partitions = await _partitions(admin, connection, topics)

@@ -1,8 +1,9 @@
-"""Changelog records of one partition, in offset order -> its last value per key, as SST files.
+"""Compacts the changelog records of one partition to the last value per key, and writes SST files.
 
-Batches are Arrow columns and are folded in C++: no Python object per record, only per surviving key.
-Memory is bounded: excess rows are written as a sorted run to a scratch RocksDB, whose
-iterator is the k-way merge (the newest run wins). A partition that fits into memory needs no runs.
+Batches are Arrow columns. Folding merges batches in C++ and keeps the last row of each key, so that Python
+objects are made only for the remaining keys. Memory is bounded: excess rows are written as a sorted run to
+a scratch RocksDB, whose iterator merges the runs (the newest run wins). A partition that fits into memory
+needs no runs.
 The rows are written as all rows of a snapshot, or as changes of a previous snapshot (layers.py).
 """
 
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEFAULT_MEMORY_BYTES = 256 * 1024 * 1024
-#: Folding fewer bytes at once costs more in calls than in work.
+#: The least bytes to fold at once: for fewer bytes the calls cost more than the work.
 _FOLD_BYTES = 16 * 1024 * 1024
 #: Held and waiting bytes together stay well below the 2 GiB limit of an Arrow column.
 _MOST_BYTES = 512 * 1024 * 1024
-#: Before each value of a run, since a run must also show deleted keys: their entry is empty.
+#: Prefix of each value in a run. A run also has deleted keys, whose entry is empty.
 _LIVE = b"="
 
 
@@ -46,12 +47,12 @@ _LIVE = b"="
 class Compacted:
     """The files of one snapshot before they are published."""
 
-    #: The oldest first; with a base its unchanged files are among them.
+    #: The layers, the oldest first; with a base they include its unchanged files.
     layers: Layers
     keys: int
     bytes: int
     sha256: str
-    #: Sorted runs beyond the memory limit; usually 0.
+    #: Sorted runs written because of the memory limit; usually 0.
     runs: int
     #: The JSON types of keys and values; None if unchecked.
     key_types: frozenset[str] | None
@@ -66,12 +67,14 @@ class Compacted:
 
     @property
     def is_whole(self) -> bool:
-        """Whether one layer of new files has all rows."""
+        """Whether the snapshot is one layer of new files with all rows."""
         return len(self.layers) == 1 and all("/" not in file.name for file in self.files)
 
 
 class Compactor:
-    """Takes batches in offset order and writes files. Use as a context manager: it owns scratch space.
+    """Takes batches in offset order and writes files.
+
+    Use it as a context manager, because it owns scratch space.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Compactor(Path(folder)) as compactor:
@@ -92,7 +95,7 @@ class Compactor:
     ) -> None:
         self._folder, self._base, self._max_layers = folder, base, max_layers
         self._json = JsonColumns(codecs)
-        # A fold needs together: the held rows, the waiting rows, Arrow's copy of both, and their last values.
+        # A fold needs memory for the held rows, the waiting rows, Arrow's copy of both, and the result.
         self._share_bytes = min(memory_bytes // 6, _MOST_BYTES)
         self._max_file_bytes = max_file_bytes
         #: Batches in offset order; the first is the last fold's result, with one row per key.
@@ -128,7 +131,7 @@ class Compactor:
         batch = batch_of(keys, values)
         self._batches.append(batch)
         self._waiting_bytes += batch.nbytes
-        # As many bytes wait as are held, so that a fold's cost is spread over as many new bytes.
+        # Wait for as many new bytes as are held: this limits the cost of folding per new byte.
         if self._waiting_bytes > min(max(self._folded_bytes, _FOLD_BYTES), self._share_bytes):
             self._fold()
             if self._folded_bytes > self._share_bytes:
@@ -138,7 +141,7 @@ class Compactor:
     def finish(self, next_offset: int) -> Compacted:
         """Write every live key, or with a base the changes, and Faust's offset key (``next_offset - 1``)."""
         self._fold()
-        # Last, so that a record under the offset's key is overwritten.
+        # Add the offset last, so that it overwrites a record under the same key.
         offset = batch_of([OFFSET_KEY], [str(next_offset - 1).encode()])
         self._batches = [last_per_key([*self._batches, offset])]
         layers, keys = self._write_layers()
@@ -155,7 +158,7 @@ class Compactor:
         )
 
     def _write_layers(self) -> tuple[Layers, int]:
-        """(the layers, the number of live keys)."""
+        """Write the files; return (the layers, the number of live keys)."""
         limit = self._max_file_bytes
         if self._base is not None:
             rows = self._rows(tombstones=True)
@@ -168,7 +171,7 @@ class Compactor:
         return (tuple(files),), sum(file.keys for file in files) - 1
 
     def _rows(self, *, tombstones: bool) -> Iterator[Row]:
-        """All rows, keys ascending, from memory or from the merged runs."""
+        """Yield all rows, keys ascending, from memory or from the merged runs."""
         if self._scratch is None:
             yield from self._take(tombstones=tombstones)
             return

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 #: The treatment of keys or values: JSON is checked, raw bytes are not. Auto means JSON unless more than
-#: half of the first rows are not JSON; a worker refuses a snapshot that was checked in error.
+#: half of the first rows are not JSON. A worker refuses a snapshot checked as JSON if its table is not JSON.
 AUTO, JSON, RAW = "auto", "json", "raw"
 #: The text between two payloads of a joined list: random, so that no record contains it.
 _FENCE = secrets.token_hex(16)

@@ -5,7 +5,7 @@
                                    -> the changed key ranges of the first layer written anew, if the
                                       changes are too large
 
-A file that stays as it is keeps its name, so the next snapshot lists it instead of a copy.
+An unchanged file keeps its name, so the next snapshot lists the file and needs no copy.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def extend(
     max_layers: int,
     max_file_bytes: int,
 ) -> tuple[Layers, int]:
-    """Apply ``rows`` (keys ascending) to ``base``: (the layers, the number of live keys).
+    """Apply ``rows`` (keys ascending) to ``base``; return (the layers, the number of live keys).
 
-    New files are in ``folder/out``. The state of the layers equals one layer with all rows. Cost: one look-up
-    for each row; a merge reads all rows, about 1M rows/s.
+    New files are in ``folder/out``. The layers together have the rows that one layer would have. Cost: one
+    look-up for each row; a merge reads all rows, about 1M rows/s.
     """
     out = folder / "out"
     out.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def _merge(
     max_layers: int,
     max_file_bytes: int,
 ) -> Layers:
-    """The first layer and one layer of all changes; or the first layer with its changed ranges anew."""
+    """Merge all changes into one layer, or write the changed ranges of the first layer anew."""
     out = folder / "out"
     with scratch_database(folder) as bottom:
         ingest(bottom, [file.path for file in first])
@@ -119,7 +119,10 @@ class _KeyCount:
         self.total = total
 
     def counted(self, changes: Iterable[tuple[bytes, bytes | None, bytes | None]]) -> Iterator[Row]:
-        """Count ``changes`` (key, old value, new value) and yield them as rows; each state has an offset."""
+        """Count ``changes`` (key, old value, new value) and yield them as rows.
+
+        Faust's offset key does not change the count, because every state has this key.
+        """
         for key, old, new in changes:
             self.total += (new is not None) - (old is not None)
             yield key, new
@@ -128,7 +131,7 @@ class _KeyCount:
 def _differing(
     state: rocksdict.Rdict, rows: Iterable[Row]
 ) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-    """Yield (key, old value, new value) of the rows that ``state`` does not have like this."""
+    """Yield (key, old value, new value) of the rows whose value in ``state`` differs."""
     rows = iter(rows)
     while some := list(itertools.islice(rows, _ROWS)):
         before = state.get([key for key, _ in some])
@@ -140,7 +143,7 @@ def _differing(
 def _differences(
     before: Iterable[tuple[bytes, bytes]], after: Iterable[tuple[bytes, bytes]]
 ) -> Iterator[Row]:
-    """Yield the rows that lead from one state to the other; keys ascend in all three."""
+    """Yield the rows that turn ``before`` into ``after``; all keys are ascending."""
     old, new = iter(before), iter(after)
     has, gets = next(old, None), next(new, None)
     while has or gets:
@@ -157,7 +160,10 @@ def _differences(
 
 
 def _noting(rows: Iterable[Row], starts: Sequence[bytes], touched: set[int]) -> Iterator[Row]:
-    """Pass ``rows`` on; add the number of each one's range to ``touched``. The first range has no start."""
+    """Yield ``rows`` unchanged; add the number of each row's key range to ``touched``.
+
+    Range 0 also takes the keys before its start.
+    """
     for row in rows:
         touched.add(max(0, bisect_right(starts, row[0]) - 1))
         yield row
@@ -166,6 +172,6 @@ def _noting(rows: Iterable[Row], starts: Sequence[bytes], touched: set[int]) -> 
 def _between(
     state: rocksdict.Rdict, start: bytes | None, end: bytes | None
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The rows with ``start <= key < end``; None is no bound."""
+    """The rows with ``start <= key < end``; None means no bound."""
     rows = state.items(from_key=start)
     return rows if end is None else itertools.takewhile(lambda row: row[0] < end, rows)

@@ -19,13 +19,13 @@ from faust_assigner.snapshots.storage import Storage
 
 logger = logging.getLogger(__name__)
 
-#: The validity of a lease and the renewal interval, in seconds: nine renewals may fail.
+#: The validity of a lease and the renewal interval, in seconds: nine renewals in a row may fail.
 LEASE_S, RENEW_S = 600.0, 60.0
 _PREFIX, _SUFFIX = "run-", ".lease"
 
 
 class Lease:
-    """A context manager, held by a run. ``now_ms`` is the wall clock, which all machines must share."""
+    """A context manager for a run. ``now_ms`` is the wall clock, which all machines must share."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Lease:
         while not self._over.wait(self._renew_s):
             try:
                 self._write()
-            except Exception as error:  # drivers of object stores raise any type
+            except Exception as error:  # object stores' drivers raise many types
                 logger.warning("Could not renew the lease %s, retrying: %s", self._path, error)
 
     def _write(self) -> None:
@@ -70,7 +70,7 @@ class Lease:
 def leased_until(storage: Storage, topic: str, now_ms: int) -> str | None:
     """Return the expiry of a valid lease for this topic, ISO 8601; None without a lease."""
     found = [until for path in lease_paths(storage, topic) if (until := _until(storage, path))]
-    # One format and one zone: the texts sort like the times.
+    # All texts have one format and one time zone, so they sort like the times.
     latest = max(found, default="")
     return latest if latest > format_time_ms(now_ms) else None
 

@@ -1,4 +1,4 @@
-"""The manifest of one snapshot, and the reasons to refuse one. Pure: time is an argument.
+"""The manifest of one snapshot, and the reasons to refuse a snapshot. Pure: time is an argument.
 
 >>> Manifest.from_json(b"{}")                               # doctest: +IGNORE_EXCEPTION_DETAIL
 Traceback (most recent call last):
@@ -22,7 +22,7 @@ from faust_assigner.errors import FaustAssignerError
 T = TypeVar("T")
 
 MANIFEST_NAME = "manifest.json"
-#: The version of a snapshot that is one layer in its own folder, and of one that has layers.
+#: The format versions: one layer in the snapshot's own folder, and several layers.
 WHOLE, LAYERED = 1, 2
 #: RocksDB's name for plain byte order, the order of Faust's stores.
 COMPARATOR = "leveldb.BytewiseComparator"
@@ -31,7 +31,7 @@ DEFAULT_DELETE_RETENTION_MS = 86_400_000
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.sst")
-#: The folder of another snapshot of the partition, before the name of its file.
+#: A file name may begin with the folder of another snapshot of the partition.
 _FOLDER = re.compile(r"\A[0-9]{20}/")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TYPES: dict[str, type] = {
@@ -50,20 +50,20 @@ _TYPES: dict[str, type] = {
 
 
 class SnapshotError(FaustAssignerError):
-    """A snapshot could not be written, read or trusted; the message says which and why."""
+    """A snapshot could not be written, read or trusted; the message names the snapshot and the reason."""
 
 
 class ManifestError(SnapshotError, ValueError):
-    """The bytes are not a manifest this version understands; names the field."""
+    """The bytes are not a manifest of a known version; the message names the field."""
 
 
 class ManifestVersionError(ManifestError):
-    """A later version wrote the manifest: the snapshot is unreadable here, but whole for that version."""
+    """A later version wrote the manifest: this version cannot read the snapshot, which may be valid."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a snapshot. The state equals a replay of offsets ``[0, next_offset)``."""
+    """The description of a snapshot, whose rows equal a replay of offsets ``[0, next_offset)``."""
 
     topic: str
     partition: int
@@ -75,12 +75,12 @@ class Manifest:
     keys: int
     #: The total size of all files.
     bytes: int
-    #: Over the bytes of ``files``, concatenated in their order.
+    #: The hash of the bytes of ``files``, concatenated in their order.
     sha256: str
-    #: The start of the read (not its end), from which the age counts. ISO 8601, UTC, ms.
+    #: The time at which the read began, from which the age counts: ISO 8601, UTC, with milliseconds.
     created_at: str
-    #: In the order in which a restore loads them: a later file wins. Inside a layer in key order, without
-    #: overlap. A file of another snapshot of the partition is named ``<snapshot_id>/<name>``.
+    #: The names in the order in which a restore loads the files: a later file wins. Within a layer the files
+    #: are in key order without overlap. A file of another snapshot is named ``<snapshot_id>/<name>``.
     files: tuple[str, ...]
     comparator: str = COMPARATOR
     format_version: int = WHOLE
@@ -90,21 +90,21 @@ class Manifest:
     #: The changelog's first offset at the time of the read; None in old manifests.
     start_offset: int | None = None
     #: The JSON types of all keys and of all values, as Python type names; other records were left
-    #: out. None: keys or values were not checked.
+    #: out. None means that keys or values were not checked.
     key_types: tuple[str, ...] | None = None
     value_types: tuple[str, ...] | None = None
-    #: The number of files of each layer, the oldest first; None: one layer.
+    #: The number of files of each layer, the oldest first; None means one layer.
     layers: tuple[int, ...] | None = None
     #: The bytes that the run wrote itself; None in old manifests.
     new_bytes: int | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """``files``, each one with the folder of its snapshot, relative to the partition's folder."""
+        """``files``, each with the folder of its snapshot, relative to the partition's folder."""
         return tuple(name if "/" in name else f"{self.snapshot_id}/{name}" for name in self.files)
 
     def by_layer(self, files: Sequence[T]) -> tuple[tuple[T, ...], ...]:
-        """Split one thing for each file into the layers."""
+        """Split ``files``, which has one item for each file, into the layers."""
         rest = iter(files)
         counts = self.layers or (len(self.files),)
         return tuple(tuple(itertools.islice(rest, count)) for count in counts)
@@ -179,7 +179,7 @@ def _check_values(fields: dict[str, Any]) -> None:
 
 
 def _check_files(fields: dict[str, Any]) -> None:
-    """Check the names and the layers; the storage may have other writers."""
+    """Check the names and the layers, because other programs may write to the storage."""
     files, layers = fields["files"], fields.get("layers")
     is_layered = fields["format_version"] == LAYERED
     for name in files:

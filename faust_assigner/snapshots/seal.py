@@ -1,8 +1,8 @@
-"""Make an SST file a function of its contents alone.
+"""Replaces the random session id of an SST file, so that equal contents give equal files.
 
-RocksDB writes a random session id into the properties block of every file. It also derives the keys of
-its block cache from the id, so with a constant two files of a database would share cache entries.
-Therefore the id is the hash of the rest of the file. Layout: RocksDB's ``table/format.h``.
+RocksDB writes a random session id into the properties block of every file. A constant id is not possible:
+RocksDB derives the keys of its block cache from the id, so two files would share cache entries.
+Therefore the id is the hash of the rest of the file. The layout of a file is in RocksDB's ``table/format.h``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAGIC = 0x88E241B785F4CFF7
 _CRC32C = b"\x01"
 _TRAILER_BYTES = 5  # compression type and checksum after each block
 _PROPERTIES = b"rocksdb.properties"
-#: Keys of a block share prefixes; at least the end of this key is always written in full.
+#: RocksDB omits a prefix that keys of a block share; at least this end of the key is written in full.
 _SESSION_ID = b"session.identity"
 _SESSION_ID_BYTES = 20
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -24,14 +24,14 @@ _CRC_MASK = 0xA282EAD8
 
 
 def seal(path: Path) -> bool:
-    """Replace the session id in place; False, and the file untouched, when its layout is unknown.
+    """Replace the session id in place; return False, with the file unchanged, if its layout is unknown.
 
     Cost: one read of the file for the hash; the rest touches about a kilobyte.
     """
     data = bytearray(path.read_bytes())
     try:
         place = _properties_block(data)
-    except IndexError:  # a number that runs past its block
+    except IndexError:  # raised for a number that continues after its block
         place = None
     if place is None:
         return False
@@ -52,7 +52,7 @@ def seal(path: Path) -> bool:
 
 
 def _properties_block(data: bytearray) -> tuple[int, int] | None:
-    """[start, end) of the properties block, without its trailer."""
+    """Return [start, end) of the properties block without its trailer; None if it is not found."""
     if len(data) < _FOOTER_BYTES or int.from_bytes(data[-8:], "little") != _MAGIC:
         return None
     footer = data[-_FOOTER_BYTES:]
@@ -83,7 +83,7 @@ def _varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
 
 
 def _session_id(data: bytes | bytearray) -> bytes:
-    """20 base-36 digits, RocksDB's own alphabet, of the hash of ``data``."""
+    """Return the hash of ``data`` as 20 base-36 digits in RocksDB's alphabet."""
     number = int.from_bytes(hashlib.sha256(data).digest()[:16], "big")
     digits = []
     for _ in range(_SESSION_ID_BYTES):

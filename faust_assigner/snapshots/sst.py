@@ -21,9 +21,9 @@ from faust_assigner.snapshots.seal import seal
 
 #: The key under which Faust's RocksDB store keeps the last offset it applied.
 OFFSET_KEY = b"__faust\0offset__"
-#: A changed range is written anew as a whole: smaller files mean fewer bytes.
+#: The data bytes of a file. A changed range is a whole file, so smaller files mean fewer rewritten bytes.
 MAX_FILE_BYTES = 16 * 1024 * 1024
-#: The options of Faust's stores: by default a filter in each file.
+#: The Bloom filter of Faust's stores, which by default is in each file.
 BLOOM_BITS_PER_KEY = 10
 _SCRATCH_CACHE_BYTES = 8 * 1024 * 1024
 
@@ -42,7 +42,7 @@ class SstFile:
 
 
 def options() -> rocksdict.Options:
-    """Raw bytes, byte order, LZ4: readable by any store Faust opens.
+    """Return the options of files that every store of Faust can read: raw bytes, byte order, LZ4.
 
     Table format 5 keeps block checksums independent of the session id, so that :func:`seal` works.
     """
@@ -107,7 +107,7 @@ def _fill(
 
 
 def _finish(draft: Path, index: int, keys: int) -> SstFile:
-    """Seal the draft and name it by its index and contents: two writers never share a name."""
+    """Seal the draft and name it by its index and contents, so that different files never share a name."""
     seal(draft)
     with open(draft, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -145,7 +145,7 @@ def scratch_database(beside: Path | None = None) -> Iterator[rocksdict.Rdict]:
 def ingest(database: rocksdict.Rdict, paths: Sequence[Path], *, move: bool = False) -> None:
     """Add files to ``database`` in one atomic step; later files and later ingests win over earlier ones.
 
-    ``move`` gives the files away: no copy if the database is on the same filesystem.
+    With ``move`` the files are moved instead of copied if the database is on the same file system.
     """
     how = rocksdict.IngestExternalFileOptions()
     how.set_move_files(move)

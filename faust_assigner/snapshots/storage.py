@@ -1,4 +1,4 @@
-"""The storage of snapshots: a local folder, or any URL that fsspec knows (``s3://bucket/prefix``).
+"""The storage of snapshots: a local folder, or any URL that fsspec supports (``s3://bucket/prefix``).
 
 A local folder needs no further package; every other URL needs ``fsspec`` and its driver (``s3fs``).
 Paths are relative to the root and use ``/``.
@@ -47,7 +47,7 @@ class Storage(Protocol):
         """Return the whole content; raises FileNotFoundError."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace, atomically."""
+        """Create or replace a file, atomically."""
 
     def upload(self, local: Path, path: str) -> None:
         """Copy a local file to ``path``, atomically."""
@@ -76,7 +76,7 @@ def open_storage(url: str | os.PathLike[str]) -> Storage:
 
 
 class LocalStorage:
-    """A folder. Files are written beside their final path, synced, then renamed."""
+    """A storage in a local folder. Files are written beside their final path, synced, then renamed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
@@ -92,7 +92,7 @@ class LocalStorage:
             for item in found:
                 with contextlib.suppress(
                     FileNotFoundError
-                ):  # a concurrently removed file must not hide the others
+                ):  # a file removed meanwhile must not hide the other files
                     status = item.stat()
                     entries.append(
                         Entry(
@@ -149,7 +149,7 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
 
 
 class FsspecStorage:
-    """Any fsspec URL. Object stores make an object visible when its upload is complete."""
+    """A storage at any URL of fsspec. Object stores make an object visible when its upload is complete."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -224,7 +224,7 @@ class FsspecStorage:
 
 
 def _modified_ms(info: dict[str, object]) -> int | None:
-    """The time of last change; drivers disagree about its name and type."""
+    """The time of the last change; fsspec's drivers differ in its name and type."""
     for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = info.get(name)
         if isinstance(value, datetime):

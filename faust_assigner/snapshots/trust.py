@@ -24,13 +24,13 @@ class Judge:
     now_ms: int
 
     def verdicts(self, partition: int) -> Iterator[tuple[Manifest, str | None]]:
-        """Yield each snapshot of the partition with the reason against its use; None: usable."""
+        """Yield each snapshot of the partition with the reason against its use, or None if it is usable."""
         for manifest in self.catalog.snapshots(self.log.topic, partition):
             yield manifest, self._refusal(manifest, partition)
 
     def _refusal(self, manifest: Manifest, partition: int) -> str | None:
         log = self.log
-        # A snapshot with today's topic id needs no proof: the other partitions stay unread.
+        # A snapshot with the current topic id needs no comparison, so no other manifest is read.
         others = (
             () if manifest.topic_id is not None and manifest.topic_id == log.topic_id else self._all
         )

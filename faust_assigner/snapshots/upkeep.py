@@ -97,7 +97,7 @@ def _check_contents(catalog: Catalog, manifest: Manifest) -> str | None:
         for layer in layers:
             previous: bytes | None = None
             for path in layer:
-                # One by one: a joint ingest would sort an out-of-order file into place.
+                # Read the files one by one: a joint ingest would hide a file that is out of order.
                 for key, _ in read_items([path]):
                     if previous is not None and key <= previous:
                         return f"{path.name}: key {key!r} follows {previous!r}"
@@ -133,11 +133,12 @@ def collect_garbage(
 ) -> list[Removal]:
     """Remove snapshots beyond the retention; with ``dry_run`` only list them.
 
-    Kept are the newest ``keep`` snapshots of each partition, limited to those younger than
-    ``max_age_ms`` if given, and always the newest; of an earlier topic only the newest. A file that a kept
-    snapshot lists stays, whichever snapshot wrote it. Leftovers of killed runs are removed after
+    The newest ``keep`` snapshots of each partition are kept if they are younger than ``max_age_ms`` (if
+    given). The newest snapshot is always kept; other snapshots of an earlier topic are removed. A file that a
+    kept snapshot lists stays, whichever snapshot wrote the file. Leftovers of killed runs are removed after
     ``grace_ms`` without a change. If the storage reports no times, leftovers stay. While a run holds a lease,
-    no file of its topic is removed; nor is one of a partition with a manifest of a later format version.
+    no file of its topic is removed. If a partition has a manifest of a later format version, none of its
+    files is removed.
     """
     if keep < 1:
         raise ValueError(f"keep={keep}: the newest snapshot is always kept")
@@ -231,7 +232,7 @@ class _Sweeper:
         self._delete(folder, unused, is_all=len(unused) == len(entries))
 
     def _drop_unlisted(self, folder: str, in_use: Collection[str]) -> None:
-        """Remove the files of an attempt that lost a race to an identical attempt."""
+        """Remove files that no manifest lists, left by a run that lost a race to an identical run."""
         for entry in self._storage.list(folder):
             path = f"{folder}/{entry.name}"
             is_spare = path not in in_use and entry.name != MANIFEST_NAME

@@ -1,11 +1,11 @@
 """Partition weights: a versioned document and its validation.
 
-A weight is the load of a partition relative to an ordinary partition (1.0). Spark or plain Python computes
-the weights (pipeline/), a file or a compacted topic carries them, the assignor reads them (app/weights).
+A weight is the load of a partition relative to an ordinary partition (1.0). The pipeline computes the
+weights with Spark or plain Python. A file or a compacted topic carries the weights to the assignor.
 The rules that keep a bad document from harming a group are in this module, which does no I/O:
 
-* a weight is clamped to 0.25-4 times the median of its group by the writer and by the reader
-  (or to the limits that the operator of the group sets in both places: ``limits.py``);
+* the writer and the reader clamp a weight to 0.25-4 times the median of its group, or to the
+  limits that the operator of the group sets for both (``limits.py``);
 * a missing, stale or invalid document means 1.0 for every partition, with the reason;
 * a partition outside the document weighs 1.0.
 
@@ -34,9 +34,9 @@ from faust_assigner.weights.limits import DEFAULT_LIMITS, Limits, clamp_to_media
 FORMAT = "faust-assigner-weights"
 FORMAT_VERSION = 1
 
-#: Weights older than this do not describe today's load.
+#: Seconds after which weights count as stale, because they no longer describe the load.
 MAX_AGE_S = WEIGHTS_MAX_AGE_S.default
-#: The clocks of two machines may differ by this much; beyond, a document is "computed in the future".
+#: Seconds by which the clocks of two machines may differ; a document of a later time is not used.
 CLOCK_SKEW_S = 3_600.0
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -50,9 +50,10 @@ class WeightsRefused(FaustAssignerError, ValueError):
 class WeightRow(NamedTuple):
     """A row of the table ``partition_weight``; rates are per second, ``state_bytes`` in bytes.
 
-    Field order is column order. ``weight`` is clamped; ``samples`` is the number of underlying samples,
-    ``sampled_at`` the time of the newest. ``confidence``: 1 minus half the width of the 95% interval of the
-    partition's share of the load, relative to this share; 0 for fewer than two hours of samples.
+    The fields are in the order of the columns. ``weight`` is clamped; ``samples`` is the number of underlying
+    samples, ``sampled_at`` the time of the newest sample. ``confidence`` is 1 minus half the width of the 95%
+    interval of the partition's share of the load, relative to this share. It is 0 for fewer than two hours of
+    samples.
     """
 
     group_id: str
@@ -74,7 +75,7 @@ class WeightRow(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightSet:
-    """The weights of one group, (topic, partition) -> weight, with their version; or the reason for none.
+    """The weights of one group, (topic, partition) -> weight, with their version; or why there are none.
 
     ``code`` is the reason as a word: loading, missing, invalid, stale, future, unnamed.
     """
@@ -86,7 +87,7 @@ class WeightSet:
 
     @property
     def in_force(self) -> bool:
-        """Whether any partition has a weight other than 1.0."""
+        """Whether there are weights; without weights every partition weighs 1.0."""
         return bool(self.weights)
 
 
@@ -102,7 +103,7 @@ class WeightsDocument:
     version: int
     computed_at: datetime
     rows: tuple[Mapping[str, Any], ...]
-    #: Group -> its newest sample, the start of the document's age; an absent group: ``computed_at``.
+    #: Group -> the time of its newest sample, from which its age counts; by default ``computed_at``.
     sampled_at: Mapping[str, datetime] = field(default_factory=dict)
 
     def for_group(
@@ -153,7 +154,7 @@ def encode(
 ) -> bytes:
     """Return the document with ``rows``, a row per line so that versions can be compared with diff.
 
-    ``sampled_at``: the newest sample of each group, the start of the document's age.
+    ``sampled_at`` is the time of each group's newest sample, from which the document's age counts.
     """
     head = {
         "format": FORMAT,
@@ -202,7 +203,7 @@ def decode(data: bytes) -> WeightsDocument:
 
 
 def compress(document: bytes) -> bytes:
-    """Return the document as a record's value: :func:`decode` accepts both forms."""
+    """Compress the document for a record's value; :func:`decode` accepts both forms."""
     return zlib.compress(document, 6)
 
 

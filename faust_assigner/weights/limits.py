@@ -16,7 +16,7 @@ NEUTRAL = 1.0
 
 
 class Limits(NamedTuple):
-    """The lowest and highest weight as multiples of the median: one bad sample must not fill a worker.
+    """The lowest and highest weight as multiples of the median, so that one bad sample cannot fill a worker.
 
     A steep load needs wider limits: under a Zipf law the heaviest of 100 partitions is 50 times the median.
     """
@@ -37,7 +37,7 @@ DEFAULT_LIMITS = Limits()
 
 
 def clamp_to_median(costs: npt.ArrayLike, limits: Limits = DEFAULT_LIMITS) -> Floats:
-    """Return float64[n]: each cost over the median of the known positive costs, clamped to ``limits``.
+    """Return float64[n]: each cost divided by the median of the known positive costs, within ``limits``.
 
     An unknown cost (NaN) weighs 1.0. Without a positive cost every entry weighs 1.0.
 

@@ -1,6 +1,6 @@
-"""A trial of weights without their use: the resulting moves, and the load of the heaviest member.
+"""Tries weights without using them: reports the resulting moves and the load of the heaviest member.
 
-The trial makes two plans from the same claims, by counts and by weights, and measures both with
+The trial makes two plans from the same claims, one by counts and one by weights, and measures both with
 the weights. No I/O. Cost: two plans.
 """
 
@@ -19,10 +19,12 @@ from faust_assigner.planner import plan
 
 @dataclass(frozen=True, kw_only=True)
 class TrialScore:
-    """Counted against weighted; loads are weights per capacity, relative to the mean of the members.
+    """Compares the plan by counts with the plan by weights.
 
-    ``before``   the heaviest member under the current claims, 0 without claims
-    ``counted``, ``weighted``  the heaviest member of either plan; 1.0 is a perfectly even group
+    Loads are weights per capacity, relative to the mean of the members.
+
+    ``before``   the heaviest member's load under the current claims, 0 without claims
+    ``counted``, ``weighted``  the heaviest member's load in either plan; 1.0 means equal loads
     ``*_moves``  tasks that change their owner
     ``ratio``    weighted / counted: the relief of the heaviest member
     """
@@ -83,9 +85,9 @@ def score(
 
 
 def task_costs(groups: Sequence[Group], weights: Mapping[tuple[str, int], float]) -> Floats:
-    """Return float64[T]: the weight of each task, the sum over the topics of its group; 1.0 by default.
+    """Return float64[T]: the weight of each task, the sum over the topics of its group.
 
-    Tasks of a weightless group weigh 0.
+    A partition without a weight counts as 1.0. Tasks of a weightless group weigh 0.
     """
     costs = [np.zeros(0)]
     for group in groups:

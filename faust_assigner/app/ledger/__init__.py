@@ -1,1 +1,1 @@
-"""The assignor's ledger as a running app writes it: decisions, recoveries, partition samples."""
+"""Writes the assignor's ledger in a running app: decisions, recoveries and partition samples."""

@@ -1,4 +1,4 @@
-"""The ledger's files: one per process, appended line by line, rotated, bounded."""
+"""The ledger's files: one for each process, appended line by line, rotated, limited in size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.app.ledger.writer import MOST_WAITING, LedgerWriter
 from faust_assigner.settings.table import LEDGER_BYTES, LEDGER_FILE_BYTES
 from faust_assigner.wire.worker_status import LedgerPage
 
-#: Seconds without a write after which an unlocked file may be deleted to keep the bound. A worker
+#: Seconds without a write after which an unlocked file may be deleted to keep the limit. A worker
 #: of an older version holds no lock, but writes at least its samples.
 QUIET_S = 120.0
 
@@ -25,7 +25,8 @@ class LedgerFiles(LedgerWriter):
     """Appends rows to ``folder/name.jsonl``; rotates to ``name.jsonl.1``, ``.2``, ... oldest first.
 
     A rotated file keeps its number for good, so readers never see a file renamed twice. When the
-    ledger files of the folder exceed ``total_bytes``, the oldest rotated files are deleted.
+    ledger files of the folder exceed ``total_bytes``, the oldest rotated files and the oldest files
+    of ended processes are deleted.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class LedgerFiles(LedgerWriter):
 
     @property
     def place(self) -> str:
-        """The folder."""
+        """The ledger's folder."""
         return str(self.folder)
 
     def page(self, group_id: str, cursor: str = "") -> LedgerPage:
@@ -77,7 +78,7 @@ class LedgerFiles(LedgerWriter):
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with contextlib.suppress(OSError):  # no locks here: other workers then use the file's age
+        with contextlib.suppress(OSError):  # without locks other workers go by the file's age
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._size = os.fstat(self._file).st_size
         self._prune()
@@ -116,7 +117,7 @@ class LedgerFiles(LedgerWriter):
         os.rename(self.path, f"{self.path}.{max(numbers, default=0) + 1}")
 
     def _prune(self) -> None:
-        """Keep the folder's ledger files below the bound, less the file about to be written."""
+        """Delete the oldest files until the rest and one full file are within ``total_bytes``."""
         now = time.time()
         files = []
         for path in self.folder.glob("*.jsonl*"):

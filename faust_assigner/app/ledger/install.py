@@ -32,10 +32,10 @@ MARK = "_faust_assigner_ledger"
 
 
 def install(app: AppT) -> LedgerSensor | None:
-    """Add the ledger's sensor to ``app`` unless it is switched off; a second call has no effect.
+    """Add the ledger's sensor to ``app`` unless the ledger is off; a second call has no effect.
 
-    Never raises. The sensor listens to assignor and tables only when the app starts. An invalid
-    setting is logged, and the ledger stays off.
+    Never raises. The sensor connects to the assignor and the tables only when the app starts. An
+    invalid setting is logged, and the ledger stays off.
     """
     present: LedgerSensor | None = getattr(app, MARK, None)
     if present is not None:
@@ -56,7 +56,7 @@ def place_of(app: AppT) -> Path | str | None:
     said = read(app, table.LEDGER)
     if said is None or said is not table.LEDGER.default:
         return said
-    return Path(app.conf.datadir) / said  # not in the working directory
+    return Path(app.conf.datadir) / said  # the default is relative to the data directory
 
 
 def _sensor(app: AppT) -> LedgerSensor | None:

@@ -1,4 +1,4 @@
-"""The answers of ``/assignor/ledger``: a ledger's newest lines by page, from files or memory.
+"""The answers of ``/assignor/ledger``: pages of a ledger's newest lines, from files or memory.
 
 A page is read backwards from the end of the folder's files, so that its cost does not depend on the
 ledger's length. A cursor names a file by its inode number, which a rotation does not change.
@@ -19,7 +19,7 @@ from faust_assigner.wire.worker_status import LedgerPage
 
 #: Bytes of lines after which a page ends, and bytes read from files after which a page ends.
 PAGE_BYTES, READ_BYTES = 1024 * 1024, 16 * 1024 * 1024
-#: Most bytes of a line in a page: a longer line would exceed the limit of readers.
+#: The maximum bytes of a line in a page: a longer line would exceed the limit of readers.
 LINE_BYTES = 2 * 1024 * 1024
 BLOCK_BYTES = 256 * 1024
 #: Bytes of the newest lines that are kept in memory if there are no files.
@@ -37,8 +37,8 @@ class _File:
 def page(folder: Path, group_id: str, cursor: str = "") -> LedgerPage:
     """The newest decisions, placements and recoveries of a group, or rows older than ``cursor``.
 
-    The samples of partitions are left out. Blocks the thread and reads at most ``READ_BYTES``. With an
-    unknown cursor, such as the cursor of a deleted file, the remaining files are read.
+    Samples of partitions are left out. Blocks the thread and reads about ``READ_BYTES`` at most.
+    With an unknown cursor, such as the cursor of a deleted file, the remaining files are read.
     """
     files = _newest_first(folder)
     number, _, offset = cursor.partition(":")
@@ -82,14 +82,14 @@ class _Reader:
 
     @property
     def is_full(self) -> bool:
-        """Whether the page ends here."""
+        """Whether the page has reached its limit."""
         return self._bytes >= PAGE_BYTES or self._read >= READ_BYTES
 
     def take(self, file: _File, end: int) -> int:
-        """Read ``file`` from ``end`` backwards until the page is full; returns the bytes left."""
+        """Read ``file`` from ``end`` backwards until the page is full; return the bytes left."""
         with contextlib.suppress(OSError), file.path.open("rb") as data:
             if os.fstat(data.fileno()).st_ino != file.number:
-                return 0  # rotated since: these bytes are read under their own number
+                return 0  # rotated since the listing: the path now names a different file
             # The last line may be half written, or the rest of a line that was too long.
             rest, is_cut = b"", end == file.size
             while end > 0:
@@ -123,9 +123,10 @@ class _Reader:
 
 
 class Tail:
-    """The newest lines of this process without samples, at most ``TAIL_BYTES``; for any thread.
+    """The newest lines of this process without samples, at most ``TAIL_BYTES``.
 
-    A cursor is the number of a line since the start.
+    Any thread may call the methods. A cursor is the number of a line, counted since the process
+    started.
     """
 
     def __init__(self) -> None:

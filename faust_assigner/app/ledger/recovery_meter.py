@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 
 @dataclass
 class _Open:
-    """A recovery under way. Offsets are of the last record applied, as in Faust; -1: no record."""
+    """The measurement of a partition's recovery. Offsets are of the last record applied, or -1."""
 
     source: str
     started: float
@@ -46,11 +46,11 @@ T = TypeVar("T")
 class RecoveryMeter:
     """Writes a ``recovery`` row for every active changelog partition that this worker restored.
 
-    A partition kept through a rebalance without records to read is no recovery, and an empty
-    changelog is none either. ``source`` is the origin of the state before the changelog's tail was
+    No row is written for a partition kept through a rebalance without records to read, or for an
+    empty changelog. ``source`` is the origin of the state before the changelog's tail was
     read: ``standby`` (this worker was a standby), ``snapshot``, ``local`` (files of an earlier
     process), else ``replay``. ``records`` counts changelog records applied one by one and offsets
-    passed in batches. ``bytes`` counts these records and snapshot files.
+    passed in batches. ``bytes`` are the bytes of these records and of snapshot files.
     """
 
     def __init__(self, app: AppT, writer: LedgerWriter) -> None:
@@ -60,7 +60,7 @@ class RecoveryMeter:
         self._kept: set[TP] = set()
 
     def attach(self) -> None:
-        """Listen to the app's recovery; called once, when tables exist and before they recover."""
+        """Connect to the app's recovery; called once, when tables exist and before they recover."""
         recovery = self.app.tables.recovery
         if hasattr(recovery, "meter"):
             recovery.meter = self  # the recovery by partition calls the meter
@@ -74,13 +74,13 @@ class RecoveryMeter:
     # -- called by the recovery by partition
 
     def begin(self, tps: Collection[TP], kept: Collection[TP], stood_by: Collection[TP]) -> None:
-        """Begin to measure ``tps``; ``kept`` were owned before, ``stood_by`` were followed."""
+        """Begin to measure ``tps``; ``kept`` were owned before, ``stood_by`` were standbys."""
         self._guard(
             self._begin, self.app.tables.recovery, set(kept), set(stood_by), time.time(), set(tps)
         )
 
     def note_start(self, tps: Collection[TP], restored: Mapping[TP, Restored]) -> None:
-        """Note offsets and ends of ``tps``; some were ``restored`` outside of Faust's loop."""
+        """Note the start offsets of ``tps``; some were ``restored`` outside of Faust's loop."""
         recovery = self.app.tables.recovery
         self._guard(
             self._note_start, recovery.active_offsets, recovery.active_highwaters, restored, tps
@@ -205,7 +205,7 @@ class RecoveryMeter:
         self._open = {tp: each for tp, each in self._open.items() if tp not in finished}
         rows: list[TableRow] = []
         for tp, measured in sorted(finished.items()):
-            # The offset may have advanced in batches, too: Faust's own offset prevails.
+            # Batches may have advanced the offset further: the higher offset is used.
             measured.end_offset = max(measured.end_offset, known(recovery.active_offsets.get(tp)))
             idle = measured.end_offset <= measured.start_offset
             if idle and (tp in self._kept or measured.source == "replay"):

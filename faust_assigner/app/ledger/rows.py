@@ -19,7 +19,7 @@ from faust_assigner.wire.plan_input import PlanInput, as_runs, encode_plan_input
 TableRow: TypeAlias = tuple[str, Mapping[str, Any]]
 
 POLICY = "faust-assigner"
-#: Most rejected members that a row names.
+#: The maximum number of rejected members that a row names.
 REJECTED_SHOWN = 4
 
 
@@ -55,12 +55,12 @@ def decision_rows(
     config: Mapping[str, str],
     session_timeout_s: float | None = None,
 ) -> Iterator[TableRow]:
-    """The decision's row, then one row for every placement; lazily, as a group may have a million.
+    """Yield the decision's row, then one row for each placement; a group may have a million.
 
     Beyond the tables' columns a decision has ``inputs_digest``, ``moves``, ``cold``, ``refused``,
-    ``cause``, ``asked`` (the planner's inputs) and ``before`` (the owners until then, if this
-    leader did not lead the round before). A placement has ``rule``, ``rejected`` and ``restore``
-    (none, tail or full: how much of the changelog the member must read).
+    ``cause`` and ``asked`` (the planner's inputs). If this leader did not lead the previous round,
+    it also has ``before``, the owners until then. A placement has ``rule``, ``rejected`` and
+    ``restore`` (none, tail or full: how much of the changelog the member must read).
     """
     name = decision_id(inputs.group_id, inputs.generation, plan.member_ids)
     yield (
@@ -117,7 +117,7 @@ def _asked(inputs: DecisionInputs) -> PlanInput:
 
 
 def _before_said(inputs: DecisionInputs) -> dict[str, object]:
-    """The round before, as this leader knows it: the former leader and its ledger may be gone."""
+    """The previous round as this leader knows it: the previous leader's ledger may be lost."""
     last = inputs.last
     if not last.urls or not last.owners:
         return {}

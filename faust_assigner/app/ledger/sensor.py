@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds for the broker's answer with end offsets; a slower answer costs one round of samples.
+#: Seconds for the broker's answer with end offsets; after that this round of samples is left out.
 ASK_TIMEOUT_S = 10.0
 
 
 class Input:
-    """The input of one partition since the last sample; changed for every record."""
+    """The input of one partition since the last sample; updated for every record."""
 
     __slots__ = ("began", "held_s", "received_bytes", "records", "sent_bytes")
 
@@ -46,14 +46,14 @@ class Input:
     def clear(self) -> None:
         """Begin the next sample; an agent may hold a record meanwhile."""
         self.records = self.received_bytes = 0
-        #: Bytes that this worker sent to the partition by its number: those of a changelog.
+        #: Bytes that this worker sent to the partition by its number, as it sends to changelogs.
         self.sent_bytes = 0
         #: Seconds for which agents held the partition's events.
         self.held_s = 0.0
 
 
 class LedgerSensor(faust.Sensor):  # type: ignore[misc]
-    """A Faust sensor that feeds the ledger. Its hooks in the streams' path only add numbers.
+    """A Faust sensor that feeds the ledger. Its hooks for single records only add numbers.
 
     ``cpu_ms`` is a partition's share of the event loop thread's CPU time, in proportion to the time
     for which agents held its events. So the samples never add up to more than the time spent.
@@ -74,23 +74,26 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self.meter = RecoveryMeter(app, writer)
         self._config = dict(config)
         self._sample_s = sample_s
-        #: By topic and partition.
+        #: (topic, partition) -> the input since the last sample.
         self._inputs: defaultdict[tuple[str, int], Input] = defaultdict(Input)
         self._cpu_at = 0.0
         self._changelog_ends: dict[TP, int] = {}
 
     async def on_start(self) -> None:
-        """Listen to the app's assignor and tables, which exist by now."""
+        """Connect to the app's assignor and tables, which exist by now."""
         connect = getattr(self.app.assignor, "on_decision", None)
         if connect is not None:
             connect(self.on_decision)
-        # Sent in each round, kept partitions included: see :meth:`forget_others`.
+        # The signal comes in each round and includes kept partitions: see :meth:`forget_others`.
         self.app.on_partitions_assigned.connect(self.forget_others)
         self.meter.attach()
         self._cpu_at = time.thread_time()
 
     async def on_stop(self) -> None:
-        """Wait a moment for the disk or the broker; counts without a sample are lost."""
+        """Close the writer, which waits a moment for the disk or the broker.
+
+        Counts since the last sample are lost.
+        """
         await asyncio.get_running_loop().run_in_executor(None, self.writer.close)
 
     async def forget_others(self, app: AppT, *_: object, **__: object) -> None:
@@ -119,27 +122,27 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
 
     def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
         """Count a record of a source topic that arrived."""
-        found = self._inputs[tp]  # one lookup: every record passes here
+        found = self._inputs[tp]  # a single lookup, because this runs for every record
         found.records += 1
         found.received_bytes += message.serialized_key_size + message.serialized_value_size
-        found.began = time.monotonic()  # the first agent gets the record now
+        found.began = time.monotonic()  # the time of the first agent begins now
 
     def on_send_initiated(
         self, producer: ProducerT, topic: str, message: Message, keysize: int, valsize: int
     ) -> Any:
-        """Count a sent record; a changelog record names its partition, which its owner writes."""
+        """Count a sent record with an explicit partition, as the owner sends changelog records."""
         if message.partition is not None:
             self._inputs[topic, message.partition].sent_bytes += keysize + valsize
 
     def on_stream_event_out(
         self, tp: TP, offset: int, stream: StreamT[object], event: object, state: object = None
     ) -> None:
-        """Add the time for which an agent held an event; a batch's events wait for one another."""
+        """Add the time since the last record or event, for which an agent held this event."""
         found = self._inputs[tp]
         if found.began is not None and stream.enable_acks:
             now = time.monotonic()
             found.held_s += now - found.began
-            found.began = now  # a second agent's time begins here
+            found.began = now  # the time of the next agent begins now
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _sample_regularly(self) -> None:
@@ -149,7 +152,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
                 await self._sample()
 
     async def _sample(self) -> None:
-        """Write a row per active partition, source or changelog, with the input since the last."""
+        """Write a row for each active partition, with its input since the last sample."""
         try:
             rows = await self._sample_rows()
         except Exception as error:
@@ -173,7 +176,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}
         sizes = await asyncio.get_running_loop().run_in_executor(None, state_sizes, actives, tables)
         for tp in self._inputs.keys() - set(actives):
-            del self._inputs[tp]  # of other topics, or of partitions revoked meanwhile
+            del self._inputs[tp]  # drops inputs of other topics and of revoked partitions
         cpu_ms = self._share_cpu()
         at = time.time()
         return [
@@ -193,11 +196,11 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         ]
 
     def _sample_one(self, tp: TP, end: int, *, is_changelog: bool) -> dict[str, int]:
-        """The offsets and the input of one partition; the next sample of its input begins."""
+        """Return the offsets and the input of one partition; begin the next sample of its input."""
         found = self._inputs[tp]
         records, arrived = found.records, found.received_bytes
         if is_changelog:
-            # No agent reads a changelog here; its input is the difference of its end offsets.
+            # No agent reads a changelog: its input is the difference of two end offsets.
             records, arrived = end - self._changelog_ends.get(tp, end), found.sent_bytes
             self._changelog_ends[tp] = end
         found.clear()

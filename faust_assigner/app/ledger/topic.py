@@ -1,13 +1,14 @@
-"""The ledger in a Kafka topic: its own producer on the ledger's thread writes it, never the app's.
+"""Writes the ledger to a Kafka topic, with a separate producer on the ledger's thread.
 
-The app's producer may be in a transaction, and its event loop processes records; the ledger waits
-for neither. A record is one row: its value is a ledger line, its key names the worker. All rows of
-a worker go to one partition, in order. If an acknowledgement is lost, the row is sent again and may
-be in the topic twice; readers count equal rows once.
+The app's producer may be in a transaction, and the app's event loop processes records. So the
+ledger uses its own producer and its own event loop. A record is one row: its value is a ledger
+line, its key names the worker. All rows of a worker go to one partition, in order. If an
+acknowledgement is lost, the row is sent again and may be in the topic twice; readers count equal
+rows once.
 
-A turn of lines is acknowledged before the next turn is encoded: no more than ``LINES_A_TURN`` lines
-are in memory beside the queue and the page's tail. If the broker is away for less than ``SEND_S``,
-no row is lost.
+Lines are written in turns of ``LINES_A_TURN``. A turn is acknowledged before the next turn is
+encoded, which limits the memory. If the broker is unreachable for less than ``SEND_S``, no row is
+lost.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from faust_assigner.wire.worker_status import LedgerPage
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-#: aiokafka's keywords for a connection; called when the first row is sent.
+#: Returns aiokafka's keywords for a connection; called when the first row is sent.
 Connection = Callable[[], Mapping[str, object]]
 
-#: Seconds for all attempts to send rows, for one attempt, between two attempts, and without
-#: attempts after a failure.
+#: Seconds for all attempts to send rows, for one attempt, and between two attempts. After a failure
+#: no attempt is made for the last number of seconds.
 SEND_S, ATTEMPT_S, BETWEEN_S, REST_S = 30.0, 10.0, 1.0, 30.0
-#: Seconds that the producer may take to end.
+#: Seconds that the producer may take to stop.
 STOP_S = 0.5
 #: Bytes of lines in one request, before compression.
 BATCH_BYTES = 512 * 1024
@@ -66,11 +67,11 @@ class _Link:
 
 
 class LedgerTopic(LedgerWriter):
-    """Sends rows to ``topic`` under the key ``name``; makes the topic if it is missing.
+    """Sends rows to ``topic`` under the key ``name``; creates the topic if it is missing.
 
-    A topic made here deletes rows by age (30 days) and by size (``total_bytes`` in all its
-    partitions together, in segments of ``segment_bytes``). An existing topic is used without
-    changes.
+    A topic created by this class deletes rows that are older than 30 days. It also limits the bytes
+    of all its partitions together to ``total_bytes``, in segments of ``segment_bytes``. An existing
+    topic is used without changes.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class LedgerTopic(LedgerWriter):
 
     @property
     def place(self) -> str:
-        """The topic."""
+        """The ledger's topic, for the log."""
         return f"topic {self.topic}"
 
     def page(self, group_id: str, cursor: str = "") -> LedgerPage:
@@ -173,7 +174,7 @@ class LedgerTopic(LedgerWriter):
             left.popleft()
 
     def _make_smaller(self, left: deque[bytes], error: Exception) -> None:
-        """Halve the batch; a single line that is too large loses its inputs, then it is dropped."""
+        """Halve the batch; remove the inputs from a single line that is too large, or drop it."""
         total = len(left[0]) + len(self._key) + 2 * RECORD_BYTES
         if self._batch_bytes > total:
             self._batch_bytes = max(total, self._batch_bytes // 2)
@@ -202,7 +203,7 @@ class LedgerTopic(LedgerWriter):
         )
 
     def _await(self, doing: Coroutine[object, None, T]) -> T:
-        """Run ``doing`` on the ledger's event loop; returns its result. Raises TimeoutError."""
+        """Run ``doing`` on the ledger's event loop; return its result. Raises TimeoutError."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(self._in_time(doing))
@@ -215,7 +216,7 @@ class LedgerTopic(LedgerWriter):
             if left <= 0:
                 task.cancel()
                 raise TimeoutError(f"no answer within {ATTEMPT_S:g} s")
-            await asyncio.wait({task}, timeout=min(left, 0.1))  # close() may move the end
+            await asyncio.wait({task}, timeout=min(left, 0.1))  # close() may bring the end forward
         return task.result()
 
     def _disconnect(self) -> None:
@@ -237,8 +238,8 @@ class LedgerTopic(LedgerWriter):
             "client_id": "faust-assigner-ledger",
             "request_timeout_ms": round(
                 ATTEMPT_S * 800
-            ),  # before ATTEMPT_S: aiokafka's error is clearer
-            "retry_backoff_ms": 500,  # aiokafka logs each try
+            ),  # shorter than ATTEMPT_S, because aiokafka's error is clearer
+            "retry_backoff_ms": 500,  # fewer tries, because aiokafka logs each of them
         }
         message_bytes = await self._setup.prepare(connection)
         producer = AIOKafkaProducer(
@@ -258,7 +259,8 @@ class LedgerTopic(LedgerWriter):
 
     async def _deliver(self, link: _Link, batch: object) -> None:
         sending = await link.producer.send_batch(batch, self.topic, partition=link.partition)
-        # Read the error here: after this attempt's deadline asyncio would report it as unread.
+        # Read the error in a callback: after this attempt's deadline asyncio would report an
+        # unread error.
         sending.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait({sending})
         sending.result()
@@ -273,7 +275,7 @@ async def _stop(producer: AIOKafkaProducer) -> None:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether a retry may succeed: the network fails, a broker restarts, a topic moves."""
+    """Whether a retry may succeed, for example after a network failure or a broker's restart."""
     if isinstance(error, KafkaError):
         return bool(error.retriable)
     return isinstance(error, OSError | TimeoutError | asyncio.CancelledError)

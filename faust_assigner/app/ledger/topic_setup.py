@@ -1,4 +1,4 @@
-"""The ledger's topic at the broker: made if it is missing, and asked for the size of its batches."""
+"""Creates the ledger's topic if it is missing, and reads the size of its largest batch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
-#: Partitions, most replicas (at most one per broker) and retention of a topic that the ledger
-#: makes.
+#: Partitions, maximum replicas (at most one per broker) and retention of a topic that the ledger
+#: creates.
 PARTITIONS, MOST_REPLICAS, RETENTION_MS = 4, 3, 30 * 86_400_000
 #: Kafka's smallest and largest segment size.
 SEGMENT_BYTES = 1024 * 1024, 2**31 - 1
@@ -18,9 +18,11 @@ MESSAGE_BYTES = 1_048_588
 
 
 class TopicSetup:
-    """Makes ``topic`` with ``total_bytes`` in all its partitions, in segments of ``segment_bytes``.
+    """Creates ``topic``, limited to ``total_bytes`` over all partitions.
 
-    ``log_once`` logs a problem, named by its first argument, at its first call.
+    A segment has ``segment_bytes``, within Kafka's limits and the limit of a partition.
+
+    ``log_once(name, message)`` logs a message at the first call with this name.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class TopicSetup:
         self._segment_bytes = max(least, min(segment_bytes, self._retention_bytes, most))
 
     async def prepare(self, connection: Mapping[str, object]) -> int:
-        """Make the topic if it is missing; returns the bytes of its largest batch."""
+        """Create the topic if it is missing; return the bytes of its largest batch."""
         admin = AIOKafkaAdminClient(**connection)
         try:
             await admin.start()
@@ -73,7 +75,7 @@ class TopicSetup:
         )
         for _, code, *words in answer.topic_errors:
             error = for_code(code)
-            # A different worker may have made the topic in the meantime.
+            # A different worker may have created the topic in the meantime.
             if code and error is not TopicAlreadyExistsError:
                 raise error(
                     f"topic {self.topic} does not exist and cannot be created: "
@@ -82,7 +84,7 @@ class TopicSetup:
 
 
 async def _topic_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
-    """The topic's settings that matter here; empty if the broker does not describe them."""
+    """The topic's batch size and cleanup policy; empty if the broker does not describe them."""
     wanted = dict.fromkeys(("max.message.bytes", "cleanup.policy"))
     answers = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, topic, dict(wanted))]

@@ -25,7 +25,8 @@ logger = get_logger(__name__)
 
 #: Decisions, recoveries and rounds of samples that may wait for the thread.
 MOST_WAITING = 256
-#: Lines after which the thread pauses for other threads: a decision may have a million.
+#: Lines after which the thread pauses for other threads, since a decision may have a million lines,
+#: and the seconds of the pause.
 LINES_A_TURN = 256
 PAUSE_S = 0.002
 
@@ -35,10 +36,10 @@ Work = Callable[[], Iterable[TableRow]]
 
 @dataclass
 class Counts:
-    """The outcome of rows and work.
+    """The numbers of written rows and of lost rows and work.
 
     ``dropped`` counts rows refused by a full disk or a broker. ``skipped`` counts work refused by a
-    full queue or a stopping worker. ``failed`` counts work that raised.
+    full queue or a stopping worker. ``failed`` counts work that raised an exception.
     """
 
     written: int = 0
@@ -48,7 +49,7 @@ class Counts:
 
 
 class LedgerWriter(ABC):
-    """Takes rows on any thread and has them written, in order, on a thread of its own."""
+    """Takes rows from any thread and writes them, in order, on the ledger's thread."""
 
     def __init__(self, *, most_waiting: int = MOST_WAITING) -> None:
         self.counts = Counts()
@@ -68,14 +69,14 @@ class LedgerWriter(ABC):
 
     @abstractmethod
     def _append(self, lines: list[bytes]) -> None:
-        """Write ``lines`` or count them as dropped; on the ledger's thread."""
+        """Write ``lines`` or count them as dropped; called on the ledger's thread."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Close files or connections; on the ledger's thread, which ends afterwards."""
+        """Close files or connections; called on the ledger's thread, which ends afterwards."""
 
     def put(self, work: Work) -> None:
-        """Queue ``work`` to have its rows written; returns at once, on any thread, never raises."""
+        """Queue ``work`` to have its rows written; return at once. For any thread; never raises."""
         try:
             self._waiting.put_nowait(work)
         except queue.Full:
@@ -117,7 +118,7 @@ class LedgerWriter(ABC):
                     self._release()
                     return
                 self._write_rows(work)
-            # A CancelledError of aiokafka's own tasks may arrive here: the thread goes on.
+            # aiokafka's own tasks may raise a CancelledError in this call: the thread continues.
             except (Exception, asyncio.CancelledError):
                 self.counts.failed += 1
                 if "failed" not in self._logged:

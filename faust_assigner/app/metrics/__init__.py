@@ -1,1 +1,1 @@
-"""The worker's metrics and probes: one table of figures, read once a second, and its exporters."""
+"""The worker's metrics ("figures") and probes: the table of figures, readings and exporters."""

@@ -1,4 +1,7 @@
-"""A snapshot of all metrics, and the counters that are updated between snapshots. No Faust here."""
+"""A snapshot of all metrics, and the counters updated between snapshots.
+
+This module does not import Faust.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ Series: TypeAlias = Mapping[tuple[str, ...], float]
 
 @dataclass(frozen=True)
 class Spread:
-    """A histogram: observations per bucket, the last bucket beyond all bounds, and their sum."""
+    """A histogram: the observations in each bucket, and the sum of the observed values.
+
+    The last bucket takes values beyond all bounds.
+    """
 
     counts: tuple[int, ...]
     total: float = 0.0
@@ -30,7 +36,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Figure -> its series; figure -> its histogram."""
+    """The values at one time: the series of each figure, and the histogram of each figure."""
 
     series: Mapping[str, Series]
     spreads: Mapping[str, Spread]
@@ -42,7 +48,7 @@ def zeros() -> dict[str, dict[tuple[str, ...], float]]:
 
 
 class Book:
-    """Counts events as they happen, on any thread, so that scrapes miss no event between them."""
+    """Counts events as they happen, on any thread, so that no event between scrapes is missed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The lags of this worker's copies behind the changelog ends that the broker reports."""
+"""The lags of this worker's copies (standbys and warm-ups) behind the ends of their changelogs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.tuples import TP
 
-#: (records that a copy lacks, seconds since it was complete).
+#: (records that a copy lacks, seconds since the copy was complete).
 Lag = tuple[int, float]
 
 
 class Copies:
-    """Measures lags, with one request for all copies; former copies are forgotten at once."""
+    """Measures the lags of all copies with one request; drops partitions without a copy at once."""
 
     def __init__(self, app: AppT, clock: Callable[[], float]) -> None:
         self._app, self._clock = app, clock
         self._marks: dict[TP, Marks] = {}
-        #: Partition -> when its copy was complete last, else when the copy was first measured.
+        #: Partition -> when its copy was last complete, else when the copy was first measured.
         self._fresh_at: dict[TP, float] = {}
         self._read: Mapping[TP, int] = {}
 
     async def look(self) -> None:
-        """Ask for the changelog ends of all copies; without an answer the last result stays."""
+        """Request the changelog ends of all copies; without an answer the last result stays."""
         app = self._app
         tps = sorted(app.assignor.assigned_standbys())
         self._forget(tps)
@@ -59,7 +59,7 @@ class Copies:
             )
             fresh_at = marks.fresh_at(at - 1)
             if fresh_at is not None:
-                self._fresh_at[tp] = fresh_at  # never earlier than before: older looks are dropped
+                self._fresh_at[tp] = fresh_at  # only increases, because older looks are dropped
             lag = marks.lag(at - 1) or 0
             found[tp] = lag, now - self._fresh_at[tp] if lag else 0.0
         return found

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.tuples import TP
 
-#: Faust's own settings that must suit each other, or be equal on all workers.
+#: Faust's own settings that must fit together, or must be equal on all workers.
 FAUSTS: Final = (
     "broker_commit_interval",
     "broker_heartbeat_interval",
@@ -75,10 +75,10 @@ def status_of(
     disk: tuple[int, int] | None,
     sizes: Mapping[TP, int],
 ) -> WorkerStatus:
-    """This worker's status, made without a request. Cost: O(its partitions).
+    """Return this worker's status without a request to a broker. Cost: O(partitions here).
 
-    ``disk`` is the free room and the size of the file system of the tables, ``sizes`` the bytes of
-    each changelog partition kept here.
+    ``disk`` is the free space and the size of the tables' file system, ``sizes`` the bytes of each
+    changelog partition kept here.
     """
     assignor, conf, answer = app.assignor, app.conf, app.assignor._memory.answer
     remaining, remaining_s = _left_to_restore(app)
@@ -170,7 +170,7 @@ def _counters(app: AppT) -> dict[str, int]:
 
 @cache
 def _version(distribution: str) -> str:
-    return version(distribution)  # reads a file
+    return version(distribution)  # cached, because this call reads a file
 
 
 def _numbers(tps: Iterable[TP]) -> Numbers:
@@ -222,7 +222,7 @@ def shown(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, tuple):
         return ",".join(map(shown, value))
-    text = str(getattr(value, "value", value))  # an enum by its value
+    text = str(getattr(value, "value", value))  # an enum is shown by its value
     if "://" not in text:
         return text
     try:

@@ -1,4 +1,4 @@
-"""Exporters of the figures: Prometheus and OpenTelemetry pull, StatsD and Datadog get pushes.
+"""Exports the figures: Prometheus and OpenTelemetry pull them, StatsD and Datadog receive them.
 
 All exporters read one snapshot of the registry in ``figures.py``. The app's Faust monitors
 determine its exporters. Every monitor also has the figures without labels in its ``metric_counts``.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Characters that StatsD does not take.
+#: Characters that StatsD does not accept in names.
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -39,14 +39,14 @@ class Source(Protocol):
 
     @property
     def app_id(self) -> str:
-        """The app's name."""
+        """The app's id."""
 
     def snapshot(self) -> Snapshot:
         """Return the values of all metrics; callable from any thread."""
 
 
 class Exporters:
-    """The exporters of one source: for each monitor of its app."""
+    """The exporters of one source, one for each monitor of its app."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -119,9 +119,9 @@ _COLLECTORS: WeakKeyDictionary[CollectorRegistry, _Collector] = WeakKeyDictionar
 def export_to_prometheus(
     source: Source, registry: CollectorRegistry | None = None
 ) -> Callable[[], None]:
-    """Show ``source`` in ``registry``, by default Prometheus' own; returns a function to remove it.
+    """Show ``source`` in ``registry``, by default Prometheus' own; return a function to remove it.
 
-    All apps of one process share one collector, and have different labels ``app``.
+    All apps of one process share one collector, and differ in the label ``app``.
     """
     from prometheus_client import REGISTRY
 
@@ -146,7 +146,7 @@ class _Collector:
         self.sources: list[Source] = []
 
     def describe(self) -> Iterable[Metric]:
-        """The names of all metrics, which no other collector can then register."""
+        """Return all metrics, so that no other collector can register their names."""
         return [_family(figure) for figure in FIGURES]
 
     def collect(self) -> Iterator[Metric]:
@@ -190,7 +190,7 @@ def _buckets(figure: Figure, spread: Spread) -> list[tuple[str, float]]:
 
 
 def export_to_otel(source: Source, meter: Meter) -> Callable[[], None]:
-    """Make an instrument of ``meter`` for each figure; returns a function to stop them."""
+    """Create an instrument of ``meter`` for each figure; return a function to stop them."""
     from opentelemetry.metrics import Observation
 
     shown = [source]

@@ -1,9 +1,9 @@
 """All metrics of a worker, one row each.
 
 ``page.py`` makes docs/reference/metrics.md from this table. The conventions are
-prometheus-client's: base units, ``_total`` for counters, and no sentinels. A gauge without a value
-is absent. Every other series is there with 0 from the start, for all known values of its labels.
-The series of a partition are removed when the worker gives the partition up.
+prometheus-client's: base units, ``_total`` for counters, and no number that means "unknown". A
+gauge without a value is absent. Every other series exists with 0 from the start, for all known
+values of its labels. The series of a partition are removed when the worker gives the partition up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 SEVERAL: Final = "several"
 TRIGGERS: Final = ("first", "join", "leave", "subscription", "partitions", "rejoin", SEVERAL)
 
-#: Seconds, upper bounds.
+#: The upper bounds of the buckets, in seconds.
 ROUND_BUCKETS: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 PLAN_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
@@ -31,7 +31,7 @@ TP_LABELS: Final = ("topic", "partition")
 class Figure:
     """One metric. ``name`` is without prefix and without ``_total``.
 
-    ``starts`` are the label values whose series are there from the start, with 0. A gauge that is
+    ``starts`` are the label values whose series exist from the start, with 0. A gauge that is
     absent without a value has no ``starts``. Only the leader knows ``leader_only`` figures:
     counters of its decisions, and gauges that are removed when the leader changes.
     """

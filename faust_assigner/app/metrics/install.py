@@ -19,7 +19,7 @@ PAGES = "_faust_assigner_pages"
 
 
 def install(app: App) -> MetricsSensor:
-    """Add the metrics' sensor to ``app``, and the probes' pages to its web server, if it has one.
+    """Add the metrics' sensor to ``app``, and the probes' pages to the app's web server, if any.
 
     Call it before the web server starts; a second call has no effect.
     """
@@ -30,13 +30,13 @@ def install(app: App) -> MetricsSensor:
     setattr(app, MARK, sensor)
     app.sensors.add(sensor)
     setattr(app, PAGES, [_add_probes])
-    # Not now: reading the web server creates it, and the command line may still disable it.
+    # Add the pages later: reading the web server creates it, and the command line may disable it.
     app.on_webserver_init = partial(_add_pages, app.on_webserver_init)
     return sensor
 
 
 def add_pages(app: AppT, add: Callable[[object], object]) -> None:
-    """Have ``add(server)`` called when the app's web server is set up, beside the probes."""
+    """Call ``add(server)`` when the app's web server is set up, in addition to the probes."""
     getattr(app, PAGES).append(add)
 
 

@@ -54,7 +54,7 @@ class Live(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: web.Request) -> web.Response:
-        """Answer 503 if the worker has lost a part that it cannot work without."""
+        """Answer 503 with the reasons if the worker should be restarted."""
         return _answer(self, "live", live_problems(self.app))
 
 
@@ -127,7 +127,7 @@ class LedgerLines(web.View):  # type: ignore[misc]
 
 
 async def ledger_page(app: AppT, cursor: str) -> bytes | None:
-    """An encoded page of the app's ledger; None if it is off. Files are read on a thread."""
+    """An encoded page of the app's ledger; None if the ledger is off. A thread reads the files."""
     ledger = getattr(app, LEDGER_MARK, None)
     if ledger is None:
         return None

@@ -1,4 +1,4 @@
-"""Reads one worker's gauges, and counters of other packages; on the app's thread."""
+"""Reads one worker's gauges and the counters of other packages; runs on the app's thread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BARE: tuple[str, ...] = ()
 
 
 def worker(app: AppT) -> dict[str, Series]:
-    """This worker's figures that need no request. Cost: O(its partitions)."""
+    """Read this worker's figures that need no request. Cost: O(partitions of the worker)."""
     assignor, changelogs = app.assignor, app.tables._changelogs
     actives, standbys = assignor.assigned_actives(), assignor.assigned_standbys()
     found: dict[str, Series] = {
@@ -95,7 +95,7 @@ def copies(lags: Mapping[TP, Lag]) -> dict[str, Series]:
 
 
 def disk(folder: Path) -> tuple[int, int] | None:
-    """(free bytes, size) of the tables' file system; None if it does not answer. May block."""
+    """(free bytes, size) of the tables' file system; None if it cannot be read. May block."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:

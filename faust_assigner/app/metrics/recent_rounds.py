@@ -1,8 +1,9 @@
-"""The last rounds as this worker saw them, in memory, for the group's page. No Faust here.
+"""The last rounds as this worker saw them, kept in memory for the group's page.
 
 A leader knows which tasks moved and by which rule. Every member knows the outcome of a round, and
-the time that the round took there. The page asks all workers and merges the answers. So a change of
-the leader loses no rounds while the former leader lives.
+the time that the round took on this member. The page asks all workers and merges their answers. So
+a change of the leader loses no rounds while the former leader lives. This module does not
+import Faust.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from faust_assigner.views.placed import RULES
 from faust_assigner.wire.outcome import Outcome
 from faust_assigner.wire.worker_status import MovedTask, RoundTold
 
-#: Most rounds that are kept, and most moves of a round; further moves are only counted in its
-#: outcome.
+#: The maximum number of rounds that are kept, and of moves in a round. Further moves of a round are
+#: only counted in its outcome.
 MOST_ROUNDS: Final = 50
 MOST_MOVES: Final = 500
 
 
 class RecentRounds:
-    """Rounds by generation; from any thread."""
+    """The rounds by generation. Any thread may call the methods."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,11 +43,11 @@ class RecentRounds:
         self._note(inputs.generation, moves=moves)
 
     def answered(self, generation: int, outcome: Outcome | None, *, at: float) -> None:
-        """Note that this member took its answer ``at`` (seconds since 1970)."""
+        """Note the outcome that this member received at the time ``at`` (seconds since 1970)."""
         self._note(generation, outcome=outcome, at=at)
 
     def ended(self, generation: int, *, seconds: float) -> None:
-        """Note the seconds from the round's begin here to the restore of all owned partitions."""
+        """Note the seconds from the round's begin to the restore of this member's partitions."""
         self._note(generation, seconds=round(seconds, 2))
 
     def rounds(self) -> tuple[RoundTold, ...]:

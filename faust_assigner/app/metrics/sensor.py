@@ -37,19 +37,19 @@ logger = get_logger(__name__)
 #: Seconds between two readings of the worker, and between two requests to the broker and the disk.
 LOOK_S, ASK_S = 1.0, 5.0
 #: Seconds between two requests if neither an exporter nor a tool uses the answers. An answer gives
-#: the end of a changelog; only with earlier answers is the age of a copy's lag known.
+#: the end of a changelog; the age of a copy's lag is known only with earlier answers.
 IDLE_ASK_S = 30.0
 #: A request for the document waits for the broker's answer for the first number of seconds. After the
 #: request, the worker asks the broker every ``ASK_S`` for the second number of seconds.
 DOCUMENT_ASK_S, WATCHED_S = 1.0, 60.0
-#: Failed readings in a row that the last readings replace: a rebalance may disturb a reading.
+#: Failed readings in a row for which the last readings stay: a rebalance may disturb a reading.
 BRIDGED_LOOKS = 5
 #: Seconds that the broker has to answer.
 ASK_TIMEOUT_S = 4.0
 
 
 class MetricsSensor(faust.Sensor):  # type: ignore[misc]
-    """The sensor of one app's figures. It has no hook in the path of records.
+    """The sensor of one app's figures. None of its hooks runs for single records.
 
     ``snapshot()`` may be called from any thread. Each reading replaces the former reading as a
     whole, so that no series of a former assignment stays.
@@ -74,11 +74,11 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         )
         self._exporters = exporters.Exporters(self)
         self._read: Mapping[str, Series] = {}
-        #: Free bytes and size of the tables' file system; bytes of each changelog partition here.
+        #: Free bytes and size of the tables' file system; bytes of each changelog partition kept.
         self._disk: tuple[int, int] | None = None
         self._sizes: Mapping[TP, int] = {}
-        #: Time of the last request to the broker, and time until which a tool makes this worker
-        #: ask.
+        #: The time of the last request to the broker. Until the second time, requests for the
+        #: document keep this worker asking the broker.
         self._asked_at: float | None = None
         self._watched_until = -math.inf
         self._is_asking = False
@@ -110,7 +110,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     # -- on request
 
     async def document(self) -> WorkerStatus:
-        """This worker's answer to ``faust-assigner status``, given within a second."""
+        """This worker's answer to ``faust-assigner status``; waits at most a second."""
         now = self._clock()
         self._watched_until = now + WATCHED_S
         if self._asked_at is None or now - self._asked_at > ASK_S:
@@ -143,7 +143,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     # -- on events
 
     async def on_start(self) -> None:
-        """Listen to the app's assignor, which exists by now."""
+        """Connect to the app's assignor, which exists by now."""
         connect = getattr(self.app.assignor, "on_decision", None)
         if connect is not None:
             connect(self.on_decision)
@@ -163,7 +163,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self.recent_rounds.decided(inputs, plan)
 
     def on_rebalance_start(self, app: AppT) -> float:
-        """Count a round that begins; returns the time."""
+        """Count a round that begins; return the time."""
         self.book.count("rounds")
         self._round_began = self._clock()
         return self._round_began
@@ -204,7 +204,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         return now - self._asked_at >= IDLE_ASK_S
 
     async def _ask(self) -> None:
-        """Read the disk's figures and the lags of copies; not twice at a time."""
+        """Read the disk's figures and the lags of copies, unless a request is in progress."""
         if self._is_asking:
             return
         self._is_asking = True
@@ -212,7 +212,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             await asyncio.wait_for(self._look_at_disk(), ASK_TIMEOUT_S)
             await asyncio.wait_for(self._copies.look(), ASK_TIMEOUT_S)
             self._asked_at = self._clock()
-        except Exception as exc:  # a broker that does not answer: lags in seconds grow meanwhile
+        except Exception as exc:  # the broker does not answer: lags in seconds keep growing
             logger.debug(
                 "Could not read the end offsets of changelogs; lags are out of date: %r", exc
             )
@@ -229,8 +229,9 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     def _look_once(self) -> None:
         """Read all figures and push them to exporters; a failure is logged once.
 
-        After :data:`BRIDGED_LOOKS` failures in a row the gauges are dropped, and ``ready`` is 0. Counters
-        keep their values: a counter that went back to 0 would count everything twice.
+        After more than :data:`BRIDGED_LOOKS` failures in a row gauges are dropped, and ``ready``
+        is 0. Counters keep their values: a counter that went back to 0 would count all events
+        twice.
         """
         try:
             self.look()
@@ -251,7 +252,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self._has_failed = True
 
     def look(self) -> None:
-        """Read all figures; on the app's thread."""
+        """Read all figures; runs on the app's thread."""
         now, app = self._clock(), self.app
         not_ready = self.not_ready()
         read: dict[str, Series] = {

@@ -1,4 +1,4 @@
-"""The source partitions of this worker that are not processed now, with reason and start."""
+"""The source partitions of this worker that are not processed now, with reason and start time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from faust.types.transports import ConsumerT
     from faust.types.tuples import TP
 
-#: Seconds that agents may take for a record before its partition counts as standing still.
+#: Seconds that agents may take for a record before its partition counts as stalled.
 RECORD_S = 30.0
 
 
 class StalledPartition(NamedTuple):
-    """``tp`` has not been processed since ``since`` (seconds), for one of REASONS."""
+    """``tp`` has not been processed since ``since`` (monotonic seconds), for one of REASONS."""
 
     tp: TP
     reason: str
@@ -23,7 +23,7 @@ class StalledPartition(NamedTuple):
 
 
 class StalledPartitions:
-    """Finds the standing partitions, and remembers when each began; on the app's thread."""
+    """Finds the stalled partitions and remembers when each stopped; runs on the app's thread."""
 
     def __init__(self, app: AppT) -> None:
         self._app = app
@@ -32,7 +32,7 @@ class StalledPartitions:
         self._oldest: dict[TP, tuple[int, float]] = {}
 
     def look(self, now: float) -> tuple[StalledPartition, ...]:
-        """The state at ``now``, by partition. Cost: O(owned partitions + records under way)."""
+        """The state at ``now``, by partition. Cost: O(owned partitions + unfinished records)."""
         self._note_oldest(now)
         found = dict(self._reasons(now))
         since = {}
@@ -69,7 +69,7 @@ class StalledPartitions:
                 yield tp, "record"
 
     def _reason_of_all(self, consumer: ConsumerT) -> str:
-        """The reason why no partition is processed; "" if some may be."""
+        """The reason why no partition is processed; "" if some partitions may be processed."""
         app = self._app
         if not getattr(consumer, "is_surely_member", lambda: True)():
             return "group"

@@ -1,4 +1,7 @@
-"""Restores active partitions task by task: the sources of a restored task are processed at once."""
+"""Restores active partitions task by task; a task is all partitions of one number.
+
+The source partitions of a task are processed as soon as the task is restored.
+"""
 
 from __future__ import annotations
 
@@ -24,30 +27,34 @@ if TYPE_CHECKING:
     from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
     from faust_assigner.app.recovery.restoring import BatchedRestore
 
-#: The consumer may be silent during a restore: Faust's loop takes over after half of
-#: max.poll.interval.
+#: A batched restore may take this share of max.poll.interval, since the consumer may be silent
+#: meanwhile. Then Faust's loop continues the restore.
 SILENT_SHARE = 0.5
-#: Tasks with at most this many records are restored together: a batch costs more than its records.
+#: Tasks that lack at most this many records are restored together, because starting a batch takes
+#: longer than reading so few records.
 FEW_RECORDS = 2_000
-#: Seconds between two checks of a replay by Faust's loop.
+#: Seconds between two checks whether a replay by Faust's loop has ended.
 LOOK_S = 0.01
 
 
 class ActiveRestore:
-    """The restores of one recovery service's active partitions."""
+    """Restores the active partitions of one recovery service."""
 
     def __init__(
         self, recovery: PartitionRecovery, extents: ChangelogExtents, batches: BatchedRestore
     ) -> None:
         self._recovery, self._extents, self._batches = recovery, extents, batches
-        #: The restored partitions.
+        #: The partitions whose tables are completely restored.
         self.complete: set[TP] = set()
         #: Partitions that Faust's loop restores at present.
         self.replayed: frozenset[TP] = frozenset()
         self.callbacks = RecoverCallbacks(self._call_back)
 
     async def restore(self, pending: set[TP]) -> None:
-        """Restore the tables of ``pending`` to the ends of their changelogs; ready sources flow."""
+        """Restore the tables of ``pending`` to the ends of their changelogs, task by task.
+
+        The sources of each restored task are resumed at once.
+        """
         recovery = self._recovery
         highwaters = await self._find_ends(pending)
         alone = self._read_by_all()
@@ -72,7 +79,7 @@ class ActiveRestore:
         recovery.restored = {**before, **recovery.restored}
 
     async def _find_ends(self, pending: set[TP]) -> dict[TP, int]:
-        """The last offset of each changelog; offsets before the first record count as read."""
+        """Return each changelog's last offset; offsets before the first record count as read."""
         recovery, offsets = self._recovery, self._recovery.active_offsets
         ends, firsts = await self._extents.ends(pending), await self._extents.firsts(pending)
         await recovery.consistency.refuse_ahead(recovery, offsets, ends, firsts)
@@ -81,7 +88,7 @@ class ActiveRestore:
         return {tp: ends[tp] - 1 for tp in pending}
 
     def _read_by_all(self) -> frozenset[str]:
-        """The changelog topics of tables of which a stream may read every partition."""
+        """Return the changelog topics of tables of which a stream may read every partition."""
         return frozenset(
             table.changelog_topic.get_topic_name()
             for table in self._recovery.tables.values()
@@ -89,7 +96,7 @@ class ActiveRestore:
         )
 
     def _report_begin(self, left: Mapping[TP, int], highwaters: Mapping[TP, int]) -> None:
-        """Tell the span and the progress how many records each partition lacks."""
+        """Report to the tracing span and the progress how many records each partition lacks."""
         recovery = self._recovery
         offsets = {tp: known(recovery.active_offsets[tp]) for tp in sorted(left)}
         recovery.spans.tag_actives(
@@ -106,7 +113,7 @@ class ActiveRestore:
     async def _brought_up(
         self, waiting: list[frozenset[TP]], left: Mapping[TP, int], highwaters: Any, stop: Stop
     ) -> AsyncGenerator[frozenset[TP], None]:
-        """Yield each chunk once the batched restore of its partitions ends, complete or not."""
+        """Yield each chunk (see ``chunks``) once the batched restore of its partitions ends."""
         offsets = self._recovery.active_offsets
         lacking = {tp for tp, records in left.items() if records > 0}
         order = [tp for chunk in waiting for tp in sorted(chunk & lacking)]
@@ -128,8 +135,8 @@ class ActiveRestore:
             recovery.meter.note_start(chunk, recovery.restored)
         if recovery.need_recovery():
             await self._replay(chunk)
-        # Before the chunk counts as restored: after an interrupt here it is restored and
-        # reported again.
+        # The chunk counts as restored only after this call. If a rebalance interrupts the call, the
+        # chunk is restored and reported again.
         await self._tell_tables(chunk)
         if recovery.meter is not None:
             recovery.meter.finish(chunk)
@@ -138,12 +145,12 @@ class ActiveRestore:
         windows.restored(recovery.tables.closings, chunk)
 
     async def _replay(self, chunk: frozenset[TP]) -> None:
-        """Replay the rest by Faust's loop: tables in memory, callbacks, records not in batches."""
+        """Let Faust's loop replay the rest, such as tables in memory and tables with callbacks."""
         recovery = self._recovery
         consumer, offsets = recovery.app.consumer, recovery.active_offsets
         await consumer.seek_wait({tp: known(offsets[tp]) + 1 for tp in chunk})
         recovery._set_recovery_started()
-        recovery.app.in_recovery = False  # or sources would starve
+        recovery.app.in_recovery = False  # otherwise source partitions would not be processed
         self.replayed = chunk
         consumer.resume_partitions(chunk)
         recovery.progress.begin(
@@ -161,7 +168,7 @@ class ActiveRestore:
         consumer.pause_partitions(chunk)
 
     async def _let_flow(self, pending: Collection[TP], alone: Collection[str]) -> None:
-        """Seek ready sources to their committed offsets, fetched together, and resume them."""
+        """Fetch the committed offsets of all ready sources, seek to them and resume the sources."""
         recovery = self._recovery
         consumer, of = recovery.app.consumer, recovery.tables._changelogs
         paused = {tp for tp in consumer._paused_partitions if tp.topic not in of}
@@ -172,42 +179,45 @@ class ActiveRestore:
     # -- the tables and their callbacks
 
     async def _tell_tables(self, chunk: Collection[TP]) -> None:
-        """Report restored partitions and copies to the tables: sets are read from their rows."""
+        """Report restored partitions and standbys to the tables; sets are then built from rows."""
         for table in self._recovery.tables.values():
             if any(tp.topic in table.changelog_topic.topics for tp in chunk):
                 await table.data.on_recovery_completed(*self._parts_of(table))
                 self.callbacks.owe([table])
 
     def _parts_of(self, table: CollectionT) -> tuple[set[TP], set[TP]]:
-        """All of the table's partitions here, and the copies: a table in memory forgets the rest."""
+        """Return the table's partitions on this worker, and the standbys among them.
+
+        A table in memory drops the rows of all other partitions.
+        """
         copies = self._recovery.standbys_for_table[table]
         return self._recovery.actives_for_table[table] | copies, copies
 
     async def _call_back(self, table: CollectionT) -> None:
-        """Call the table's callbacks; a method of the app's own class calls them itself, as in Faust."""
+        """Call the table's callbacks, or the app's own ``on_recovery_completed``, as Faust does."""
         if is_overridden(table, "on_recovery_completed"):
             await table.on_recovery_completed(*self._parts_of(table))
         else:
             await call_callbacks(table)
 
     def begin_callbacks(self, pending: Collection[TP]) -> None:
-        """Begin the callbacks of tables without ``pending`` partitions."""
+        """Begin the due callbacks of the tables without a partition in ``pending``."""
         lacking = {tp.topic for tp in pending}
         self.callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
 
     def _called_back(self) -> set[TP]:
-        """Restored partitions of tables whose callbacks run; their sources are not processed yet."""
+        """Restored partitions whose tables' callbacks run; their sources are not processed yet."""
         of, running = self._recovery.tables._changelogs, self.callbacks.running
         return {tp for tp in self.complete if of[tp.topic] in running}
 
 
 def chunks(left: Mapping[TP, int], alone: Collection[str] = ()) -> Iterator[frozenset[TP]]:
-    """Sets of changelog partitions that are restored together, in the order to restore them.
+    """Yield sets of changelog partitions that are restored together, in the order of restoring.
 
     ``left`` maps each partition to the number of records that its table lacks. Partitions of one
-    number make up a task and are restored together. First come the tables that every stream may
-    read (their topics are ``alone``), then the complete tasks. Tasks with at most ``FEW_RECORDS``
-    records follow, then the rest one task at a time, the fewest records first.
+    number make up a task and are restored together. First come the tables of which a stream may
+    read every partition (their topics are in ``alone``), then the complete tasks. Tasks with at
+    most ``FEW_RECORDS`` records follow, then the rest one task at a time, the fewest records first.
     """
     everybody = frozenset(tp for tp in left if tp.topic in alone)
     if everybody:
@@ -227,10 +237,10 @@ def chunks(left: Mapping[TP, int], alone: Collection[str] = ()) -> Iterator[froz
 def ready_sources(
     sources: Collection[TP], pending: Collection[TP], alone: Collection[str] = ()
 ) -> set[TP]:
-    """The ``sources`` whose tables are restored; ``pending`` changelog partitions are not restored.
+    """Return the ``sources`` with restored tables; the ``pending`` partitions are not restored yet.
 
-    A stream reads its own partition number of each table, and all numbers of tables whose
-    changelogs are ``alone``.
+    A stream reads its own partition number of each table, and all partitions of tables whose
+    changelogs are in ``alone``.
     """
     if any(tp.topic in alone for tp in pending):
         return set()

@@ -1,11 +1,12 @@
 """Batched replay: writes changelog records into RocksDB in batches, without Faust's loop.
 
 Faust makes a message and an event of every record, passes both through queues and checks all
-partitions after each record. Here a consumer of our own reads the records and writes them in
-batches. The offset is in the same batch as the state, so a kill leaves no gap between them.
+partitions after each record. This module reads the records with a separate consumer and writes them
+in batches. The offset is in the same batch as the state, so a kill cannot separate the two.
 
-One thread reads two partitions at a time: while it computes for one, a broker answers for the
-other. More partitions at a time would not be faster, and the first partition would be processed later.
+One thread reads two partitions at a time: while the thread writes records of one partition, a
+broker sends records of the other. A third partition at a time would not make the replay faster, and
+the first partition would be processed later.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds between two checks for a stop, and seconds that stopped work gets to end by itself.
+#: Seconds between two checks for a stop, and seconds that stopped work has to end by itself.
 LOOK_S, GRACE_S = 0.2, 0.6
 #: Partitions read at a time, and bytes of each partition in one fetch response.
 TOGETHER, FETCH_BYTES = 2, 2 * 1024 * 1024
@@ -44,7 +45,10 @@ WAIT_S = 0.05
 
 
 class Work(Protocol):
-    """The partitions to replay and the receiver of their records. Called in the replay's thread."""
+    """The partitions to replay, and the receiver of their records.
+
+    All methods are called in the replay's thread.
+    """
 
     @property
     def tps(self) -> Collection[TopicPartition]:
@@ -54,7 +58,7 @@ class Work(Protocol):
         """Whether ``begin()`` returns no further partition."""
 
     def begin(self) -> tuple[TopicPartition, Extent] | None:
-        """The next partition to read, and its range of offsets; None while none is ready."""
+        """Return the next partition to read and its range of offsets; None while none is ready."""
 
     def write(self, tp: TopicPartition, records: Sequence[Parsed], position: int) -> None:
         """Take ``records``, in order of their offsets; ``position`` is the next offset."""
@@ -64,7 +68,7 @@ class Work(Protocol):
 
 
 class BareFetcher(Fetcher):  # type: ignore[misc]
-    """aiokafka's fetcher, but it returns records as parsed: key, value, offset, headers."""
+    """aiokafka's fetcher, changed to return parsed records (key, value, offset, headers)."""
 
     async def _proc_fetch_request(
         self, assignment: Assignment, node_id: int, request: FetchRequest
@@ -89,7 +93,9 @@ async def replay(
     isolation_level: str,
     pace: RestoreThrottle,
 ) -> None:
-    """Replay all partitions of ``work``, or until ``stopped()``; written records and offsets stay.
+    """Replay the partitions of ``work`` until all are complete or ``stopped()`` returns true.
+
+    Written records and offsets stay.
 
     Cost: about 3 us of one core per record. Raises UnreachableError if no record arrives for a
     minute.
@@ -109,7 +115,7 @@ async def replay(
                 tp, extent = (
                     TopicPartition(*found[0]),
                     found[1],
-                )  # an equal tuple of another type is not enough
+                )  # aiokafka requires its own TopicPartition
                 consumer.seek(tp, extent.start)
                 consumer.resume(tp)
                 ends[tp] = extent.end
@@ -130,7 +136,7 @@ async def replay(
 async def _take_turn(
     consumer: AIOKafkaConsumer, work: Work, ends: dict[TopicPartition, int], pace: RestoreThrottle
 ) -> bool:
-    """Read and write the records of one turn, then pause; returns whether a position moved."""
+    """Read and write the records of one turn, then pause; return whether a position moved."""
     before = {tp: await consumer.position(tp) for tp in ends}
     most = pace.begin()
     fetched = await consumer.getmany(*ends, timeout_ms=POLL_MS, max_records=most)
@@ -148,16 +154,16 @@ async def _take_turn(
             consumer.pause(tp)
             work.finish(tp)
     pause_s = pace.end(sum(map(len, fetched.values())))
-    # Even without a pause: the event loop receives responses and sends the next fetches.
+    # Sleep even for 0 s: meanwhile the event loop receives responses and sends the next fetches.
     await asyncio.sleep(pause_s)
     return moved
 
 
 def run_until_stopped(work: Coroutine[object, None, T], stopped: Callable[[], bool]) -> T | None:
-    """Run ``work`` in its own event loop; returns its result, or None if ``stopped()`` ended it.
+    """Run ``work`` in its own event loop; return its result, or None if ``stopped()`` ended it.
 
-    A request to a silent broker takes up to the request timeout; a stopping worker cannot wait for
-    it.
+    A request to a silent broker takes up to the request timeout; a stopping worker cannot wait so
+    long.
     """
 
     async def race() -> T | None:
@@ -177,7 +183,7 @@ def run_until_stopped(work: Coroutine[object, None, T], stopped: Callable[[], bo
 
 
 def whole(tp: TopicPartition, record: Parsed) -> ConsumerRecord[bytes, bytes]:
-    """The record as a ConsumerRecord, for a schema class of the app."""
+    """Convert the record into a ConsumerRecord, as a schema class of the app expects."""
     sizes = (-1 if part is None else len(part) for part in (record.key, record.value))
     return ConsumerRecord(
         tp.topic,
@@ -199,12 +205,12 @@ def to_batch(
     decoding: Decoding,
     complete: Callable[[Parsed], Parsed | ConsumerRecord[bytes, bytes]] = lambda record: record,
 ) -> tuple[rocksdict.WriteBatch, Sequence[Unreadable]]:
-    """A write batch of the records' last values and deletions, and of Faust's offset key.
+    """Build a write batch with each key's last value or deletion, and with Faust's offset key.
 
     The stored offset is ``position - 1``. The second part of the result holds the records that must
-    not be in the table, each with its reason. The last record of a key without such a reason
-    counts. A record under Faust's offset key is dropped. ``complete`` turns a bare record into the
-    kind that the table's schema expects.
+    not be in the table, each with its error. Of each key the last record without such an error is
+    written. A record under Faust's offset key is dropped. ``complete`` turns a bare record into the
+    type that the table's schema expects.
     """
     latest: dict[bytes, bytes | None] = {record.key: record.value for record in records}
     latest.pop(OFFSET_KEY, None)

@@ -1,4 +1,8 @@
-"""The books of Faust's recovery, written for each round: owned and followed partitions, and offsets."""
+"""The bookkeeping of Faust's recovery (its "books"), written for each round.
+
+The books are Faust's sets of owned partitions and of followed partitions, and their offsets. A
+standby is followed while this worker keeps reading its changelog.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RoundBooks:
-    """The books of one recovery service; between eager rounds the recovery's own sets hold them."""
+    """Writes the books of one recovery service, which are attributes of Faust's recovery."""
 
     def __init__(self, recovery: PartitionRecovery) -> None:
         self._recovery = recovery
@@ -28,7 +32,7 @@ class RoundBooks:
         self._before = frozenset(books.active_tps), frozenset(books.standby_tps)
 
     def clear(self) -> None:
-        """Leave Faust's own recovery without partitions to restore."""
+        """Empty the books, so that Faust's own recovery restores no partition."""
         books = self._recovery
         for book in (
             books.active_tps,
@@ -43,15 +47,15 @@ class RoundBooks:
     async def take(
         self, actives: frozenset[TP], standbys: frozenset[TP]
     ) -> tuple[set[TP], set[TP]]:
-        """Record the roles; return the actives to restore and the standbys to follow."""
+        """Write the books of a round; return the actives to restore and the standbys to follow."""
         recovery = self._recovery
         pending, fresh = self._to_take_on(actives, standbys)
-        # Fetched records in flight are older than the replay's, or would mark the records between
-        # as applied.
+        # Drop the records that were fetched before. They are older than the replay's records, or
+        # they lie beyond its start and would mark the records in between as applied.
         await recovery.app.consumer.pause_and_drop(pending | fresh)
         recovery.flush_buffers()
         for tp in recovery.databases.doubtful:
-            # The failure of a table dropped records that count as read.
+            # When a table failed, records that count as read were dropped: read them again.
             recovery.standby_offsets.pop(tp, None)
         copies = dict(recovery.standby_offsets)
         owned = frozenset(recovery.active_tps) or self._before[0]
@@ -77,10 +81,10 @@ class RoundBooks:
     def _to_take_on(
         self, actives: frozenset[TP], standbys: frozenset[TP]
     ) -> tuple[set[TP], set[TP]]:
-        """The actives without a complete table, and the standbys that are not followed.
+        """Return the actives without a complete table, and the standbys not followed yet.
 
-        An active that is no longer followed is restored again, to read the last changes of other
-        workers. This concerns the worker's own part of a global table.
+        A partition of a global table can be active and followed at once. When such a partition is
+        no longer a standby, it is restored again, to read the last changes of other workers.
         """
         restores, copies = self._recovery.actives, self._recovery.standbys
         restores.complete &= actives
@@ -100,7 +104,7 @@ class RoundBooks:
                     del offsets[tp]
 
     def _note_roles(self, actives: Collection[TP], standbys: Collection[TP]) -> None:
-        """Note the owned partitions with their offsets; ``open_copies`` notes those of copies."""
+        """Note the owned partitions with their offsets; ``open_copies`` notes standbys' offsets."""
         books, of = self._recovery, self._recovery.tables._changelogs
         for tp in sorted(actives):
             books.add_active(of[tp.topic], tp)
@@ -109,14 +113,14 @@ class RoundBooks:
             books.standbys_for_table[of[tp.topic]].add(tp)
 
     def _continue_from(self, copies: Mapping[TP, int | None], pending: set[TP]) -> None:
-        """Begin at the offset of the copy: a table in memory stores no offset."""
+        """Start an active at its standby's offset if its table, in memory, stores no offset."""
         offsets, of = self._recovery.active_offsets, self._recovery.tables._changelogs
         for tp in pending & copies.keys():
             if not is_writable(store_of(of[tp.topic])):
                 offsets[tp] = max(known(copies[tp]), known(offsets[tp]))
 
     async def _open(self, tps: Collection[TP]) -> None:
-        """Open the databases of ``tps``; note the offsets of those opened anew once more."""
+        """Open the databases of ``tps``; read the offsets of reopened databases again."""
         recovery = self._recovery
         anew = await recovery.databases.open_all(tps, recovery.sleep, lambda: recovery.should_stop)
         for here, offsets, add in (

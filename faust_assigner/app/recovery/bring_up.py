@@ -1,8 +1,8 @@
 """The restore job: brings table partitions up to date outside of Faust's loop, in a thread.
 
-    local files stay -> an empty database takes a snapshot -> the rest of the changelog in batches
+    keep local files -> fill an empty database from a snapshot -> replay the rest in batches
 
-The failure of one partition raises no error here. It is logged, and Faust's replay restores the
+A failed partition raises no error. The failure is logged, and Faust's replay restores the
 partition from the offset that the database then holds.
 """
 
@@ -41,14 +41,14 @@ def bring_up(
     stop: Stop,
     told: Callable[[Restored], None] = lambda restored: None,
 ) -> dict[TopicPartition, Restored]:
-    """Restore and replay ``partitions`` in this order, a few at a time; returns each one's result.
+    """Restore and replay ``partitions`` in this order, a few at a time; return all results.
 
-    ``told`` is called with each result as soon as the partition's work ends, complete or not. Runs
-    in a thread, never raises.
+    ``told`` is called with a partition's result as soon as its work ends, complete or not. This
+    function runs in a thread and never raises.
     """
     partitions = _with_committed_ends(settings, partitions, stop)
     job = _Job(settings, partitions, stop, told)
-    # A thread is never cancelled: a CancelledError here comes from a client library.
+    # Catch CancelledError too: no thread is cancelled, so the error comes from a client library.
     with ThreadPoolExecutor(PARALLEL_RESTORES, "faust-assigner-restore") as pool:
         try:
             job.begin_snapshots(pool)
@@ -75,7 +75,7 @@ def bring_up(
 
 
 class _Job:
-    """The work of one thread: each partition takes its snapshot, if any, and then is replayed."""
+    """The work of one thread: restores each partition from a snapshot, if any, then by replay."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class _Job:
         )
 
     def begin_snapshots(self, pool: ThreadPoolExecutor) -> None:
-        """Begin the snapshots of empty databases, four at a time and in their order."""
+        """Begin to fetch snapshots for the empty databases, four at a time and in their order."""
         empty = [
             cold
             for cold in self._waiting
@@ -125,11 +125,11 @@ class _Job:
         return self._colds.keys()
 
     def is_over(self) -> bool:
-        """Whether each partition has had its turn."""
+        """Whether each partition's replay has begun or was not needed."""
         return not self._waiting
 
     def begin(self) -> tuple[TopicPartition, Extent] | None:
-        """The first partition that awaits no snapshot and still lacks records."""
+        """Return the first partition that awaits no snapshot and lacks records, or None."""
         for cold in tuple(self._waiting):
             snapshot = self._snapshots.get(cold.tp)
             if snapshot is not None and not snapshot.done():
@@ -140,7 +140,7 @@ class _Job:
                 self._settings.progress.move(cold.tp, restored.end_offset + 1)
             first = self._done[cold.tp].end_offset + 1
             if self._settings.batched and first <= cold.highwater:
-                # Even for a single record: Faust's loop takes a second or two.
+                # Replay even a single record in this job: Faust's loop would take a second or two.
                 return cold.tp, Extent(first, cold.highwater + 1)
             self._tell(cold.tp)
         return None
@@ -171,9 +171,9 @@ class _Job:
         self._told(self._done[tp])
 
     def end(self) -> dict[TopicPartition, Restored]:
-        """Report the remaining partitions as they are; returns all results."""
+        """Report the unfinished partitions too; return all results."""
         for tp, snapshot in self._snapshots.items():
-            # A snapshot that came too late for the replay still counts.
+            # A snapshot that arrives after the end of the replay is still used.
             restored = snapshot.result() if tp in self._colds else None
             if restored is not None and restored.end_offset > self._done[tp].end_offset:
                 self._done[tp] = restored
@@ -187,9 +187,9 @@ def _with_committed_ends(
     partitions: Sequence[Cold],
     stop: Stop,
 ) -> Sequence[Cold]:
-    """The partitions; under transactions with the committed ends, fetched from the broker.
+    """Return the partitions; under transactions with the committed end offsets of the broker.
 
-    Faust knows these ends only after a fetch, which is often too late.
+    Faust has these ends only after a fetch, which is often too late.
     """
     if settings.isolation_level != "read_committed":
         return partitions

@@ -1,12 +1,13 @@
 """Recovery by partition: a source partition is processed as soon as its own tables are restored.
 
 Faust's recovery resets everything at each rebalance and holds every stream until the last table is
-restored. Here Faust's recovery has no partitions to restore, so it opens the flow at once. A task
-of ours does the restores: of all partitions after a first start or an eager round, of the new ones
-after a cooperative round.
+restored. This module leaves Faust's recovery without partitions to restore, so Faust lets streams
+run at once. A task of ours restores partitions: all of them after a start or an eager round, the
+new ones after a cooperative round.
 
-Its parts: Faust's books of a round (``books.py``), the restores of actives (``actives.py``), the
-standbys (``following.py`` and ``exchange.py``), and the threads that both use (``restoring.py``).
+Its parts: Faust's bookkeeping of a round (``books.py``), the restores of actives (``actives.py``),
+the standbys (``following.py`` and ``exchange.py``), and the threads that both use
+(``restoring.py``).
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ TELL_S = 0.5
 
 
 class PartitionRecovery(RecoveryLoop):
-    """The recovery of an app: it restores and follows partitions while the rest flow.
+    """The recovery of an app: it restores and follows partitions while streams run.
 
     ``_roles`` holds the assigned changelog partitions: the actives and the standbys. The restored
     actives are in ``actives.complete``, the standbys whose changelogs are read in
-    ``standbys.followed``. The remaining partitions are still to restore or to follow.
+    ``standbys.followed``. The remaining partitions are not yet restored or followed.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -92,7 +93,7 @@ class PartitionRecovery(RecoveryLoop):
             idle = self.progress.is_idle
             if idle and was_idle:
                 continue
-            self.progress.figures()  # regular samples for the rate in the log line
+            self.progress.figures()  # the rate in the log line needs regular samples
             if line := self.progress.end() if idle else self.progress.line():
                 logger.info("%s", line)
             was_idle = idle
@@ -100,7 +101,7 @@ class PartitionRecovery(RecoveryLoop):
     # -- Faust's own recovery, left without partitions to restore
 
     def stop_assigning(self) -> None:
-        """Stop the restore: all partitions are about to be revoked or restored anew."""
+        """Stop the restore: all partitions are about to be revoked or restored again."""
         self.is_flowing = False
         for task in self._under_way():
             task.cancel()
@@ -122,17 +123,17 @@ class PartitionRecovery(RecoveryLoop):
         self.books.clear()
 
     def begin_again(self) -> None:
-        """Restore everything once more.
+        """Restore all partitions once more.
 
-        ``_roles`` are of the last round. Faust's books may still be of the round before: a round
-        fills them only after it has opened databases.
+        ``_roles`` belong to the last round. Faust's books may still belong to the previous round,
+        because a round fills them only after it has opened databases.
         """
         self.stop_assigning()
         self.books.clear()
         super().begin_again()
 
     def tables_failed(self, table: str, error: BaseException) -> None:
-        """Stop the streams and restore everything once more."""
+        """Stop the streams and restore all tables once more."""
         self.stop_assigning()
         super().tables_failed(table, error)
 
@@ -141,11 +142,11 @@ class PartitionRecovery(RecoveryLoop):
         self.completed_generation = generation_id
         self._flows(generation_id)
         if self.is_flowing:
-            self.actives.complete = set(self._roles[0])  # tables that Faust does not restore
+            self.actives.complete = set(self._roles[0])  # Faust does not restore these tables
         self.app.consumer.rounds.subscribe_what_came_meanwhile()
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Open the flow, with every partition paused, and begin to restore."""
+        """Let streams run, with every partition still paused, and begin to restore."""
         app = self.app
         self._set_recovery_ended()
         if app.consumer_generation_id != generation_id or app.consumer.between_generations:
@@ -167,7 +168,7 @@ class PartitionRecovery(RecoveryLoop):
         ):
             self.actives.complete, self.standbys.followed, self.is_flowing = set(), set(), True
             self.restored = {}
-            # As in Faust: of every table, even if this worker has no partition of it.
+            # As in Faust, callbacks of all tables are due, also without a partition on this worker.
             self.actives.callbacks.owe(self.tables.values())
 
     async def on_stop(self) -> None:
@@ -182,8 +183,8 @@ class PartitionRecovery(RecoveryLoop):
     async def assign(
         self, actives: Collection[TP], standbys: Collection[TP], revoked: Collection[TP]
     ) -> None:
-        """Restore and follow the assigned partitions; a restore under way begins anew."""
-        # Keep the order of the rounds: the first may still wait here when the second begins.
+        """Restore and follow the assigned partitions; a restore in progress begins again."""
+        # Keep the order of the rounds: a round may still wait for this lock when the next begins.
         async with self._in_turn:
             await self.interrupt()
             await self._release({*actives, *standbys}, revoked)
@@ -197,7 +198,7 @@ class PartitionRecovery(RecoveryLoop):
     async def _release(self, assigned: set[TP], revoked: Collection[TP]) -> None:
         """Forget the revoked partitions, then close their databases."""
         came = assigned.difference(*self._roles)
-        self.flush_buffers()  # a later flush would open them again
+        self.flush_buffers()  # a later flush would reopen the databases
         for tp in revoked:
             self.revoke(tp)
             self.actives.complete.discard(tp)
@@ -205,11 +206,12 @@ class PartitionRecovery(RecoveryLoop):
         await self.databases.take_round(assigned, came, revoked)
 
     def _begin_to_take_on(self) -> None:
-        """Restore and follow ``_roles``, which are of the last round by now."""
+        """Restore and follow the partitions of ``_roles``, which the last round has set."""
         if self.is_flowing:
             self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
         else:
-            # A table failed since: Faust's recovery restores these, and its books must be empty.
+            # A table failed meanwhile. The next recovery restores the partitions of ``_roles`` and
+            # needs empty books.
             self.books.clear()
 
     async def interrupt(self) -> None:
@@ -227,7 +229,7 @@ class PartitionRecovery(RecoveryLoop):
         return {task for task in tasks if task is not None}
 
     def stop_restoring(self) -> None:
-        """Tell the restore threads to end, which they do at their next check."""
+        """Signal the restore threads to end at their next check."""
         self.threads.stop_signal.set()
 
     async def stop_and_wait(self) -> None:
@@ -243,7 +245,7 @@ class PartitionRecovery(RecoveryLoop):
             with self.spans.actives(self._recovery_span) if pending else nullcontext():
                 await self.actives.restore(pending)
             await self._finish()
-            # Streams do not wait until the files of copies are open.
+            # Open the files of standbys only now, so that streams do not wait for them.
             await self.books.open_copies(fresh)
             await self.standbys.follow(fresh)
         except Exception as error:
@@ -259,7 +261,7 @@ class PartitionRecovery(RecoveryLoop):
                 )
 
     async def _take(self, event: EventT[object]) -> None:
-        """Apply events of followed and replayed partitions; the rest are older than the rows."""
+        """Apply events of followed and replayed partitions; other events are outdated."""
         tp = event.message.tp
         if tp in self.standbys.followed or tp in self.actives.replayed:
             await super()._take(event)

@@ -1,6 +1,6 @@
-"""The callbacks of ``@table.on_recover``: each runs to its end, even if rounds come meanwhile.
+"""The callbacks of ``@table.on_recover``: each runs to its end, even if a rebalance begins.
 
-Also: which of Faust's methods an app's own table class has overridden.
+The module also finds which of Faust's methods an app's own table class overrides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = get_logger(__name__)
 
 
 def is_overridden(table: CollectionT, *names: str) -> bool:
-    """Whether the class of ``table`` has its own method of one of these ``names`` instead of Faust's."""
+    """Whether the class of ``table`` overrides one of Faust's methods with these ``names``."""
     kind = type(table)
     return any(getattr(kind, name, None) not in (None, getattr(Collection, name)) for name in names)
 
@@ -39,14 +39,15 @@ def call_callbacks(table: CollectionT) -> Awaitable[None]:
 class RecoverCallbacks:
     """The tables whose callbacks are due, and the tables whose callbacks run.
 
-    A round neither cancels a callback nor forgets a due callback. A round interrupts the restore,
-    and partitions restored by then are not restored again. As in Faust a failing callback does not
-    end the worker, but here its error is logged. ``call(table)`` calls the table's callbacks.
+    A rebalance interrupts the restore, and partitions restored by then are not restored again.
+    Therefore a rebalance cancels no callback, and callbacks that are due stay due. As in Faust a
+    failing callback does not end the worker, but its error is logged. ``call(table)`` calls the
+    table's callbacks.
     """
 
     def __init__(self, call: Callable[[CollectionT], Awaitable[None]] = call_callbacks) -> None:
         self._call_back = call
-        #: Tables with partitions restored since their callbacks began last, in this order.
+        #: Tables of which partitions were restored since their callbacks last began, in this order.
         self._due: dict[CollectionT, None] = {}
         self._running: dict[CollectionT, asyncio.Task[None]] = {}
         #: All tasks, also those that wait for an earlier task of the same table.
@@ -88,7 +89,7 @@ class RecoverCallbacks:
             del self._running[table]
 
     async def over(self) -> None:
-        """Wait for the running callbacks; a cancelled wait leaves them running."""
+        """Wait for the running callbacks; they keep running if the wait is cancelled."""
         began = monotonic()
         while self._running:
             _, late = await asyncio.wait(set(self._running.values()), timeout=SAY_EVERY_S)
@@ -101,7 +102,7 @@ class RecoverCallbacks:
                 )
 
     async def stop(self) -> None:
-        """Cancel the running callbacks: the worker stops."""
+        """Cancel the running callbacks, because the worker stops."""
         tasks = set(self._tasks)
         self._due.clear()
         for task in tasks:

@@ -1,4 +1,4 @@
-"""The beginnings and ends of changelogs, asked of the broker and repeated while it is silent."""
+"""Fetches the first and end offsets of changelogs; retries while the broker does not answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class ChangelogExtents:
-    """Asks for a recovery: under ``exactly_once`` the consumer knows only ends that it has read."""
+    """Fetches the offsets for one recovery from the broker.
+
+    Under ``exactly_once`` the consumer has an end offset only after a fetch from the partition.
+    """
 
     def __init__(self, recovery: RecoveryBase) -> None:
         self._recovery = recovery

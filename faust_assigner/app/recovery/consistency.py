@@ -1,14 +1,16 @@
 """Refuses table files ahead of their changelog: each later change would count as already applied.
 
 A file is ahead of its changelog if the topic was deleted and created again, or if the elected
-leader lacks records. It is also ahead if the worker now uses a different cluster. Faust compares at
-each recovery and raises ConsistencyError, unless ``recovery_consistency_check`` is off. Here the
-end is compared at each recovery and, while streams run, every few seconds. It is also compared at
-once if the changelog gives a change an offset at or below the file's.
+leader lacks records. It is also ahead if the worker now uses a different cluster.
 
-An open transaction never makes a file ahead: the end that a committed reader sees may be before a
-committed change. Therefore the high watermark decides, requested several times. A newly elected
-leader, or ``acks=1``, may report an older high watermark for a moment.
+Faust compares file and changelog at each recovery and raises ConsistencyError, unless
+``recovery_consistency_check`` is off. This module compares them at each recovery and, while streams
+run, every few seconds. It also compares them at once if a new change gets an offset that is not
+above the file's offset.
+
+An open transaction alone does not make a file ahead: a consumer of committed records may see an end
+before a committed change. Therefore the high watermark decides. The watermark is requested several
+times, because a newly elected leader, or ``acks=1``, may give an older high watermark for a moment.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds between two comparisons beside streams that flow.
+#: Seconds between two comparisons while streams run.
 COMPARE_S = 10.0
-#: Answers in a row that must put the end before the file's offset, and seconds between two.
+#: Answers in a row whose end must not be above the file's offset, and seconds between two answers.
 ANSWERS = 3
 PAUSE_S = 1.0
 
@@ -74,7 +76,7 @@ class Consistency:
     def __init__(self, app: AppT, ask: Ask | None = None, *, pause_s: float = PAUSE_S) -> None:
         self._app, self._pause_s = app, pause_s
         self._ask: Ask = self._high_watermarks if ask is None else ask
-        #: Partition -> the offset of a new change although the file's offset is at or beyond it.
+        #: Partition -> the offset of a new change that is not above the file's offset.
         self.doubted: dict[TP, int] = {}
         self.doubt_is_new = asyncio.Event()
 
@@ -85,7 +87,7 @@ class Consistency:
         return {tp: found[tp].end for tp in tps}
 
     def doubt(self, tp: TP, offset: int) -> None:
-        """Note the offset of a change made after the restore, although the file is beyond it."""
+        """Note a change made after the restore whose offset is not above the file's offset."""
         self.doubted.setdefault(tp, offset)
         self.doubt_is_new.set()
 
@@ -95,10 +97,11 @@ class Consistency:
         offsets: Mapping[TP, int | None],
         ends: Mapping[TP, int],
     ) -> frozenset[TP]:
-        """The partitions of ``ends`` that are ahead; raises ConsistencyError if the app checks.
+        """Return the partitions of ``ends`` whose tables are ahead; each of them is logged.
 
-        ``tables`` are by partition; ``offsets`` are of the last changes applied, and ``ends`` are
-        the ends visible to this worker's consumer. Both outcomes are logged.
+        ``tables`` maps partitions to tables, ``offsets`` to the last changes applied, and ``ends``
+        to the ends visible to this worker's consumer. Raises ConsistencyError for the first if
+        ``recovery_consistency_check`` is on.
         """
         found = [
             Ahead(str(tables[tp].name), tp, known(offsets[tp]), end)
@@ -113,9 +116,10 @@ class Consistency:
     async def reset_ahead(
         self, tables: Mapping[TP, CollectionT], tps: Collection[TP]
     ) -> frozenset[TP]:
-        """Compare the open files of ``tps`` while streams run; returns those that begin anew.
+        """Compare the open files of ``tps`` while streams run; return the partitions ahead.
 
-        Raises ConsistencyError if the app checks.
+        Their stored offsets are reset to the beginning of their changelogs. Raises ConsistencyError
+        if ``recovery_consistency_check`` is on.
         """
         offsets = {
             tp: table.persisted_offset(tp)
@@ -141,7 +145,10 @@ class Consistency:
         ends: Mapping[TP, int],
         firsts: Mapping[TP, int],
     ) -> None:
-        """Raise ConsistencyError for tables ahead of ``ends``; without the check reset ``offsets``."""
+        """Raise ConsistencyError for tables whose offset is ahead of ``ends``.
+
+        With ``recovery_consistency_check`` off, reset their ``offsets`` instead.
+        """
         tables = recovery.tp_to_table
         ahead = await retry(
             recovery,
@@ -155,7 +162,7 @@ class Consistency:
     async def _ends_before(
         self, offsets: Mapping[TP, int | None], ends: Mapping[TP, int]
     ) -> dict[TP, int]:
-        """The partitions that are ahead -> the end of the changelog, now or when noticed."""
+        """Map each partition that is ahead to its changelog's end, now or as noted by ``doubt``."""
         seen = {tp: self.doubted[tp] + 1 for tp in ends.keys() & self.doubted.keys()}
         seem = [tp for tp in ends if tp not in seen and known(offsets.get(tp)) >= ends[tp]]
         told: Mapping[TP, int] = {}
@@ -185,5 +192,5 @@ class Consistency:
 
 
 def _begin_anew(table: CollectionT, tp: TP, first: int) -> None:
-    """Set the stored offset of ``tp`` to the one before ``first``, where its changelog begins."""
+    """Set the stored offset of ``tp`` to just before ``first``, where its changelog begins."""
     table.data.set_persisted_offset(tp, first - 1)

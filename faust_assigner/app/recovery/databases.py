@@ -1,4 +1,4 @@
-"""The databases of a worker's tables: opened for a restore, opened anew after a failure, and closed.
+"""Opens, reopens and closes the databases of a worker's tables.
 
 A database that cannot be written or opened is *doubtful*: it may lack records that count as read.
 """
@@ -37,11 +37,11 @@ logger = get_logger(__name__)
 
 
 class TableDatabases:
-    """The databases of the app's tables on this worker. ``tables`` are the tables by partition."""
+    """The databases of the app's tables on this worker. ``tables`` maps partitions to tables."""
 
     def __init__(self, app: App, tables: Mapping[TP, CollectionT]) -> None:
         self._app, self._tables = app, tables
-        #: Partitions whose database could not be written or opened, and is opened anew.
+        #: Partitions whose database could not be written or opened; ``open_all`` reopens it.
         self.doubtful: frozenset[TP] = frozenset()
         self._said = RateLimitedLog()
 
@@ -51,7 +51,7 @@ class TableDatabases:
 
     @contextmanager
     def opened_later(self, tp: TP, offsets: MutableMapping[TP, int | None]) -> Iterator[None]:
-        """Let the block fail to open the database of ``tp``: it is opened and read later."""
+        """Suppress storage errors of the block; the database of ``tp`` is opened and read later."""
         try:
             yield
         except Exception as error:
@@ -65,10 +65,10 @@ class TableDatabases:
     async def take_round(
         self, assigned: set[TP], came: Collection[TP], revoked: Collection[TP]
     ) -> None:
-        """Close databases of revoked partitions, in a thread: closing takes time and streams flow.
+        """Close the databases of revoked partitions in a thread, because streams run meanwhile.
 
-        A store of any other kind opens and closes by itself: its table's ``on_rebalance`` is called,
-        as in Faust, and so is that of an app's own table class.
+        Stores of other kinds open and close their files themselves: as in Faust, the
+        ``on_rebalance`` of their table is called. An app's own ``on_rebalance`` is called too.
         """
         for table in self._app.tables.values():
             topics, store = table.changelog_topic.topics, store_of(table)
@@ -89,7 +89,7 @@ class TableDatabases:
         *,
         breath: float = 0.0,
     ) -> None:
-        """Open databases in a thread; ``open_all`` waits for those that fail to open.
+        """Open databases in a thread; ``open_all`` later retries those that fail to open.
 
         rocksdict blocks all other threads while it opens a database, for 10 ms. After each database
         this method sleeps ``breath`` times as long, so that streams run.
@@ -112,10 +112,11 @@ class TableDatabases:
         sleep: Callable[[float], Awaitable[None]],
         stopped: Callable[[], bool],
     ) -> frozenset[TP]:
-        """Open the databases of ``tps``, after a failure anew; retry until all are open (full disk, say).
+        """Open the databases of ``tps`` and reopen doubtful ones; retry until all are open.
 
-        Returns the partitions that were opened anew. ``tps`` contain no kept partition: agents
-        write its database, which may be closed first here. Raises ServiceStopped.
+        A full disk, for example, keeps a database from opening. Returns the reopened partitions.
+        ``tps`` must not contain a partition that agents process: its database may be closed here
+        while they write to it. Raises ServiceStopped.
         """
         attempt = 0
         while failed := self._open_each(tps):
@@ -132,7 +133,7 @@ class TableDatabases:
         return anew
 
     def _open_each(self, tps: Collection[TP]) -> str | None:
-        """The error of the first database that does not open; None when all are open."""
+        """Open each database; return the error of the first that does not open, else None."""
         stores = {
             tp: store
             for tp in sorted(tps)

@@ -1,9 +1,9 @@
-"""Checks whether changelog records decode, many records at once.
+"""Checks for many changelog records at once whether they decode.
 
-Faust decodes one value through fifteen nested calls, at a higher cost than the rest of the replay
-together. Here JSON texts are joined to one list and parsed with one call. Records with a custom
-serializer, and batches with a bad record, are checked record by record. In any case the verdict is
-Faust's own.
+Faust decodes one value through fifteen nested calls, which cost more than all other steps of the
+replay. This module joins JSON texts to one list and parses the list with one call. Records with a
+custom serializer, and batches with a bad record, are checked record by record. The result is always
+the same as Faust's.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 if TYPE_CHECKING:
     from faust.types.tables import CollectionT
 
-#: Type of a table's keys or values -> the JSON types that always fit; raw bytes fit only bytes.
+#: Type of a table's keys or values -> the JSON types that always convert. Raw bytes convert
+#: only to bytes.
 _TAKES: Mapping[object, frozenset[str]] = {
     str: frozenset({"str"}),
     int: frozenset({"int"}),
     float: frozenset({"float"}),
     None: frozenset({"str", "int", "float", "bool", "NoneType"}),
 }
-#: Rows of a snapshot per check.
+#: Rows of a snapshot that are checked together.
 _ROWS = 8192
 
 
@@ -49,9 +50,9 @@ class Decoding:
 
     reason: Reason
     all_decode: Callable[[Sequence[bytes], Sequence[bytes]], bool] = lambda keys, values: False
-    #: The codecs of keys and values, as snapshots name them; None: any other serializer.
+    #: The codecs of keys and values, as snapshots name them; None means any other serializer.
     codecs: tuple[str | None, str | None] = (None, None)
-    #: The types of keys and values; None: the codec's result is not converted.
+    #: The types of keys and values; None means that the codec's result is not converted.
     types: tuple[Any, Any] = (None, None)
 
 
@@ -66,7 +67,7 @@ def decoding_of(table: CollectionT) -> Decoding:
     """
     registry, schema = table.app.serializers, table.changelog_topic.schema
     if type(registry) is not Registry or type(schema) is not Schema:
-        return Decoding(reason_of(table))  # a class of the app, with unknown behavior
+        return Decoding(reason_of(table))  # the app's own class, whose behavior is unknown
     keys = _parser(schema.key_serializer or registry.key_serializer)
     values = _parser(
         registry._serializer(schema.value_type, schema.value_serializer, registry.value_serializer)
@@ -89,7 +90,7 @@ def decoding_of(table: CollectionT) -> Decoding:
 
 
 def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path]) -> str | None:
-    """The reason why the snapshot in ``paths`` has other rows than a replay would leave, or None.
+    """Return why the snapshot's rows differ from the rows that a replay would leave, or None.
 
     Cost: none if the manifest's types prove that every row decodes, else about 1 us per row of
     texts or numbers.
@@ -114,10 +115,10 @@ def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path
 
 
 def _is_proven(codec: str | None, kind: object, types: Sequence[str] | None) -> bool:
-    """Whether every payload of these JSON types (None: of any bytes) decodes."""
+    """Whether every payload of these JSON types decodes; ``types`` is None for arbitrary bytes."""
     if types is None:
         return codec == RAW and kind in (bytes, None)
-    # orjson refuses some texts that the snapshot's parser accepts: each row is checked.
+    # orjson refuses some texts that the snapshot's parser accepts: with orjson, check each row.
     return getattr(faust_json, "orjson", None) is None and _TAKES.get(kind, frozenset()).issuperset(
         types
     )
@@ -130,7 +131,7 @@ def _parser(serializer: object) -> Callable[[Sequence[bytes]], Sequence[object] 
     try:
         codec = codecs.get_codec(serializer)
     except Exception:
-        return None  # decoding each record raises this error
+        return None  # the check of each record then raises this error
     if getattr(codec, "children", ()):
         return None
     plain = {codecs.json: _from_json, codecs.raw: _as_they_are}
@@ -158,9 +159,10 @@ def _fit(
         if parsed is None:
             return False
         if kind in (str, int, float):
-            parsed = [each for each in parsed if type(each) is not kind]  # already of its type
+            # Values of this type need no conversion.
+            parsed = [each for each in parsed if type(each) is not kind]
         for each in parsed:
             registry._prepare_payload(kind, each)
     except Exception:
-        return False  # the check of single records finds the bad record
+        return False  # the caller then checks each record to find the bad record
     return True

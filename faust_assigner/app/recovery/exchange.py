@@ -1,6 +1,6 @@
-"""Standbys far behind: exchanged for a snapshot while Faust's loop replays them.
+"""Replaces the database of a standby that lacks many records with a snapshot.
 
-Standbys do not delay the worker: the loop reads on until the snapshot has arrived.
+Faust's loop replays the standby until the snapshot has arrived, so the worker does not wait.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MIN_STANDBY_GAP = 2_000
 
 
 class StandbyExchange:
-    """The exchanges of a recovery's standbys; ``note`` is called with each result."""
+    """Exchanges databases of a recovery's standbys; ``note`` is called with each result."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class StandbyExchange:
         return highwater - offset if highwater is not None and offset is not None else 0
 
     async def exchange_all(self, generation_id: int) -> None:
-        """Exchange all standbys far behind, one after the other; ends with the generation."""
+        """Exchange all standbys far behind, one after the other, until the generation ends."""
         books = self._recovery
         behind = [
             tp
@@ -77,7 +77,7 @@ class StandbyExchange:
     async def _exchange(
         self, tp: TP, generation_id: int, settings: Settings, finder: Finder
     ) -> None:
-        """Build a database from a snapshot, then put it in the place of the standby's database."""
+        """Build a database from a snapshot, then replace the standby's database with it."""
         books, started = self._recovery, time.time()
         table = books.tp_to_table[tp]
         with scratch_folder(settings) as folder:
@@ -88,9 +88,9 @@ class StandbyExchange:
             last = manifest.next_offset - 1
             before = known(books.standby_offsets[tp])
             if last - before < MIN_STANDBY_GAP:
-                return  # the replay was quicker
-            # No await from here to the seek: the replay loop runs on this event loop, and skips
-            # records at or below the offset set here.
+                return  # the replay has read most of the records meanwhile
+            # Do not await before the seek: the replay loop runs on this event loop, and skips
+            # records at or below the new offset.
             books.flush_buffers()
             _replace_database(table.data, tp.partition, path)
             books.standby_offsets[tp] = last
@@ -112,7 +112,7 @@ class StandbyExchange:
 def _build_database(
     finder: Finder, tp: TP, folder: Path, table: CollectionT
 ) -> tuple[Path, Manifest] | None:
-    """A closed database in ``folder`` with the snapshot and its offset, and the manifest."""
+    """Build and close a database with the snapshot; return its path and the manifest, or None."""
     try:
         found = finder.fetch(tp, folder, decoding_of(table))
         if found is None:
@@ -142,8 +142,8 @@ def _replace_database(store: RocksDBBase, partition: int, built: Path) -> None:
     try:
         os.replace(built, path)
     except OSError:
-        # Without this an empty database would be opened, while the loop counts its records as
-        # applied.
+        # Put the old database back. Otherwise an empty database would be opened, while the loop
+        # counts its records as applied.
         if aside.exists():
             os.replace(aside, path)
         raise

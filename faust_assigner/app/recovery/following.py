@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StandbyFollower:
-    """The standbys of one recovery service, followed while streams flow."""
+    """Follows the standbys of one recovery service while streams run."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class StandbyFollower:
         self.catching_up: asyncio.Task[None] | None = None
 
     async def follow(self, fresh: set[TP]) -> None:
-        """Read the changelogs of ``fresh`` from the ends of their copies; long gaps in batches."""
+        """Read the changelogs of ``fresh`` from their stored offsets; read long gaps in batches."""
         recovery = self._recovery
         consumer, offsets = recovery.app.consumer, recovery.standby_offsets
         behind: list[TP] = []
@@ -61,8 +61,8 @@ class StandbyFollower:
             recovery.add_future(self._exchange.exchange_all(recovery._generation_id))
 
     def _in_order(self, tps: Iterable[TP]) -> list[TP]:
-        """The partitions to read in batches, the smallest gap first."""
-        # With snapshots a standby is exchanged for a snapshot, while Faust's loop reads on.
+        """Return the partitions to read in batches, the smallest gap first."""
+        # With snapshots no standby is read in batches: ``exchange_all`` replaces its database.
         settings, tables = settings_of(self._recovery.app), self._recovery.tp_to_table
         batched = settings.batched and settings.snapshots is None
         return sorted(

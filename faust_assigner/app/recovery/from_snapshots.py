@@ -1,4 +1,4 @@
-"""Restores from snapshots: the newest trustworthy one of a partition is fetched and ingested."""
+"""Restores a partition from its newest trustworthy snapshot: fetches and ingests the files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 SCRATCH_PREFIX = ".faust-assigner-restore-"
-#: Age at which scratch folders count as left by killed processes.
+#: Seconds after which a scratch folder counts as left by a killed process.
 SCRATCH_MAX_AGE_S = 86_400
 
 
@@ -46,7 +46,7 @@ def from_snapshot(
             if found is None or stop():
                 return None
             manifest, paths, ours = found
-            if not is_empty(cold.database):  # checked here, just before the ingest
+            if not is_empty(cold.database):  # check just before the ingest
                 return None
             ingest(cold.database, paths, move=ours)
     except (Exception, asyncio.CancelledError) as error:
@@ -90,10 +90,10 @@ class Finder:
     def fetch(
         self, tp: TopicPartition, folder: Path, decoding: Decoding = ANYTHING
     ) -> tuple[Manifest, list[Path], bool] | None:
-        """(manifest, checked files, whether the files are our copies) or None, the reason logged.
+        """Return (manifest, checked files, whether the files are our copies), or None.
 
-        The newest snapshot is used that is trustworthy and whole, and whose rows all decode in the
-        table. After a damaged snapshot the next older snapshot is tried.
+        The snapshot is the newest that is trustworthy and whole and whose rows all decode in the
+        table. After a damaged snapshot the next older snapshot is tried. Each refusal is logged.
         """
         for manifest, reason in self._judges[tp.topic].verdicts(tp.partition):
             paths: list[Path] = []
@@ -119,7 +119,7 @@ class Finder:
 
 
 def scratch_folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside the tables, removed at the end of its ``with``."""
+    """Create a temporary folder beside the tables, removed at the end of the ``with`` block."""
     settings.folder.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(
         prefix=SCRATCH_PREFIX, dir=settings.folder, ignore_cleanup_errors=True

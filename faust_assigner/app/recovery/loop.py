@@ -1,4 +1,4 @@
-"""Faust's recovery loop, repaired: every readable changelog record is applied, and no other.
+"""Faust's recovery loop, corrected: it applies every readable changelog record and no other record.
 
 Its parts: the tables' databases (``databases.py``), the comparison of tables with their changelogs
 (``consistency.py``), the end of a replay (``replay_end.py``) and the spans (``spans.py``).
@@ -37,10 +37,11 @@ else:
 
 logger = get_logger(__name__)
 
-#: Seconds without a changelog record after which the loop checks whether more are to come.
+#: Seconds without a changelog record after which the loop checks whether more will come.
 IDLE_S = 0.25
 
-#: Seconds between two writes of a standby's records to its database; a kill loses at most as much.
+#: Seconds between two writes of a standby's records to its database; a kill loses at most
+#: the records of this time.
 STANDBY_FLUSH_INTERVAL_S = 1.0
 
 #: Seconds without a failure after which the pause between two retries is short again.
@@ -51,14 +52,14 @@ PATIENCE_S = 10.0
 
 
 class RecoveryLoop(Recovery):
-    """Faust's recovery with a loop that ends, and that begins again when a table has failed."""
+    """Faust's recovery with a loop that always ends, and begins again after a table's failure."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         #: The step that the loop waits for, and when the wait began; None without a wait.
         self.waiting_for: tuple[str, float] | None = None
         #: The generation whose recovery completed last.
         self.completed_generation: int | None = None
-        #: The number of replays that have begun; it tells one from the next.
+        #: The number of replays that have begun; the number identifies the current replay.
         self.replays = 0
         #: Whether the loop waits for a recovery to begin.
         self.idle = False
@@ -78,7 +79,7 @@ class RecoveryLoop(Recovery):
         windows.revoked(self.tables.closings, tp)
 
     def is_doubtful(self, tp: TP) -> bool:
-        """Whether its database may lack records that count as read; it is opened and read anew."""
+        """Whether the partition's database may lack records that count as read."""
         return tp in self.databases.doubtful
 
     def add_active(self, table: CollectionT, tp: TP) -> None:
@@ -93,7 +94,7 @@ class RecoveryLoop(Recovery):
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_standbys_on_disk(self) -> None:
-        """Write standbys' records regularly; Faust waits for 1,000, and a kill loses them."""
+        """Write standbys' records every second; Faust keeps up to 1,000, which a kill loses."""
         while not self.should_stop:
             await self.sleep(STANDBY_FLUSH_INTERVAL_S)
             between = self.app.consumer.between_generations
@@ -102,7 +103,7 @@ class RecoveryLoop(Recovery):
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _compare_beside_streams(self) -> None:
-        """Compare tables with changelogs while streams run: recoveries skip retained partitions."""
+        """Compare tables with changelogs while streams run: recoveries skip the kept partitions."""
         doubt = self.consistency.doubt_is_new
         while not self.should_stop:
             await self.wait(doubt, timeout=COMPARE_S)
@@ -131,8 +132,8 @@ class RecoveryLoop(Recovery):
     async def _wait(self, coro: object, timeout: object = None) -> None:
         """Wait without a time limit until the step is done, the service stops or a recovery begins.
 
-        Faust treats a timeout as a stop of the service. Each request has its own timeout and is
-        repeated.
+        Faust treats a timeout as a stop of the service. A limit is not needed: each request has its
+        own timeout and is repeated.
         """
         before = self.waiting_for
         name = getattr(coro, "__qualname__", type(coro).__name__).rpartition(".")[2].strip("_")
@@ -145,7 +146,7 @@ class RecoveryLoop(Recovery):
     async def wait_for_stopped(
         self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
     ) -> bool:
-        """Wait as Faust does, and note in ``idle`` a wait for the next recovery."""
+        """Wait as Faust does; ``idle`` is true while the loop waits for the next recovery."""
         if coros != (self.signal_recovery_start,):
             return bool(await super().wait_for_stopped(*coros, timeout=timeout))
         self.idle = True
@@ -160,7 +161,8 @@ class RecoveryLoop(Recovery):
         super()._set_recovery_started()
         self.replays += 1
         self._end.begin()
-        # Faust clears the event before each record, and so loses an end that no task awaits yet.
+        # Clear the event only here. Faust clears it before each record, so that a task that waits
+        # later misses the end of the replay.
         self.signal_recovery_end.clear()
 
     @Service.task  # type: ignore[untyped-decorator]
@@ -175,7 +177,7 @@ class RecoveryLoop(Recovery):
                 if self.in_recovery:
                     await self._end.look(self.active_stats(), self.active_offsets)
             except DecodeError:
-                pass  # reported where it was decoded, see table_manager.py
+                pass  # the channel has reported the record, see table_manager.py
             else:
                 await self._take(event)
             self._maybe_end()
@@ -194,7 +196,7 @@ class RecoveryLoop(Recovery):
         buffer.append(event)
         try:
             await table.on_changelog_event(event)
-        except Exception as error:  # the app's own callback
+        except Exception as error:  # raised by the app's own callback
             if self._said.due(table.name):
                 logger.exception("Table %s: on_changelog_event failed: %r", table.name, error)
         if len(buffer) >= (table.recovery_buffer_size if active else table.standby_buffer_size):
@@ -203,7 +205,7 @@ class RecoveryLoop(Recovery):
     def _maybe_end(self) -> None:
         if self.in_recovery and not self.need_recovery():
             self.flush_buffers()
-        # Not after a failed flush, which begins the recovery again.
+        # Check again: after a failed flush the recovery begins again.
         if self.in_recovery and not self.need_recovery():
             self._set_recovery_ended()
             self.signal_recovery_end.set()
@@ -230,7 +232,7 @@ class RecoveryLoop(Recovery):
         self._last_flush_at = monotonic()
 
     def _apply_each(self, table: CollectionT, events: Sequence[EventT[object]]) -> None:
-        """Apply events one by one after the table refused the batch (for a keyless record, say)."""
+        """Apply events one by one after the table refused the batch, say for a keyless record."""
         for event in events:
             try:
                 table.apply_changelog_batch([event])
@@ -243,13 +245,14 @@ class RecoveryLoop(Recovery):
     # -- tables that cannot be read or written
 
     def tables_failed(self, table: str, error: BaseException) -> None:
-        """Stop the streams at once, and repeat this generation's recovery as soon as tables work.
+        """Stop the streams at once, and repeat this generation's recovery once tables work again.
 
-        To be called on the app's event loop, wherever the failure occurs. Unfinished events of
-        agents are processed again. The changelog holds the rows that the database lacks.
+        Call this method on the app's event loop. Agents process their unfinished events again. The
+        changelog holds the rows that the database lacks.
         """
         self.buffers.clear()
-        # After a failed write RocksDB accepts none; other databases on a full disk may fail too.
+        # After a failed write RocksDB accepts no write, and on a full disk other databases may fail
+        # too.
         self.databases.doubt(self.tp_to_table)
         overlay.hold(self.app)
         if self._said.due("tables"):
@@ -259,7 +262,7 @@ class RecoveryLoop(Recovery):
         if self.app.should_stop:
             return
         if self.app.in_transaction:
-            # Its transactions are incomplete; the next process begins without open transactions.
+            # The open transactions are incomplete: end the process; the next begins without them.
             self.add_future(_raise(error))
             return
         consumer = self.app.consumer
@@ -277,7 +280,7 @@ class RecoveryLoop(Recovery):
                 return
             self._tables_failed.clear()
             if not self.in_recovery:
-                # As at a rebalance: events that agents finish now are committed, not repeated.
+                # As at a rebalance, let agents finish events: these are committed and not repeated.
                 await self.wait(self.app.consumer.wait_empty(), timeout=PATIENCE_S)
             calm = monotonic() - self._last_trouble > TRUSTED_AFTER_S
             self._troubles = 0 if calm else self._troubles + 1

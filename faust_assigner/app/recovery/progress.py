@@ -29,7 +29,7 @@ class Figures:
 
 
 class Progress:
-    """The position of each restore, set by any thread; gives a log line every few seconds."""
+    """The position of each restore, set by any thread; formats a log line every few seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -41,7 +41,7 @@ class Progress:
         #: Partition -> the next offset to read, and the end offset.
         self._at: dict[TP, int] = {}
         self._ends: dict[TP, int] = {}
-        #: (time, records so far), oldest first.
+        #: (time, records restored so far), the oldest first.
         self._samples: deque[tuple[float, int]] = deque()
         self._began: float | None = None
         self._said: float | None = None
@@ -62,7 +62,7 @@ class Progress:
         return self._at.get(tp, 0)
 
     def begin(self, spans: Mapping[TP, tuple[int, int]]) -> None:
-        """Add partitions to restore, with (next offset, end) of each; leave out complete ones."""
+        """Add partitions to restore, with (next offset, end) of each; ignore complete ones."""
         for tp, (at, end) in spans.items():
             if at < end:
                 self._at[tp], self._ends[tp] = at, end
@@ -71,7 +71,7 @@ class Progress:
             self._samples.append((self._began, self._passed))
 
     def move(self, tp: TP, at: int) -> None:
-        """Set the next offset of ``tp`` to ``at``; ignore unknown partitions and steps back."""
+        """Set the next offset of ``tp`` to ``at``; ignore unknown partitions and lower offsets."""
         before = self._at.get(tp)
         if before is not None and at > before:
             at = min(at, self._ends[tp])
@@ -80,17 +80,17 @@ class Progress:
             self.total += at - before
 
     def finish(self, tp: TP) -> None:
-        """Remove ``tp``: its restore has ended."""
+        """Remove ``tp``, whose restore has ended."""
         self._ends.pop(tp, None)
         self._at.pop(tp, None)
 
     def give_up(self) -> None:
-        """Remove all partitions; a later restore adds its partitions again."""
+        """Remove all partitions after an interrupt; a later restore adds its partitions again."""
         self._ends.clear()
         self._at.clear()
 
     def end(self) -> str | None:
-        """Reset after the last restore; returns the last log line if ``line()`` gave one before."""
+        """Reset after the last restore; return a final log line if ``line()`` returned a line."""
         line, began = None, self._began
         if began is not None and self._said is not None:
             spent_s = self._now() - began
@@ -118,7 +118,7 @@ class Progress:
         return Figures(len(self._ends), remaining, rate, eta_s)
 
     def line(self) -> str | None:
-        """The line to log now, or None: the first is due after two seconds, the next every five."""
+        """Return the line to log now: the first after two seconds, then every five; else None."""
         now = self._now()
         if (
             self._began is None

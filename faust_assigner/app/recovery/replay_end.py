@@ -1,9 +1,8 @@
-"""The end of a replay by Faust's loop, also where no readable record is left before it.
+"""Detects the end of a replay by Faust's loop, even if the last records cannot be read.
 
-The recovery counts offsets until the last one. A record that does not decode never arrives, and
-neither does the marker at the end of a transaction. Therefore the recovery ends once everything up
-to the end has been fetched, handed over and applied. The content of the last offset does not
-matter.
+Faust's recovery waits for the record at the last offset. That record never arrives if it does not
+decode, or if the offset holds the marker at the end of a transaction. Therefore a replay also ends
+once all records up to the end have been fetched, queued and applied.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ class ReplayEnd:
     async def look(
         self, lacking: Mapping[TP, RecoveryStats], offsets: MutableMapping[TP, int | None]
     ) -> None:
-        """Set ``offsets`` of partitions of ``lacking`` without a further readable record to their end.
+        """Set ``offsets`` to the end for partitions of ``lacking`` without another readable record.
 
-        The loop calls this when its queue has been empty for a while. A position at the end means
-        that the last batch was handed out in this round of the fetcher or earlier. In a later round
-        the batch has reached the queue, and the queue is empty.
+        The loop calls this method when its queue has been empty for a while. A position at the end
+        means that the fetcher handed out the last batch in this fetch round or earlier. By a later
+        round the batch has reached the queue, so an empty queue means that all records are applied.
         """
         consumer, fetched = self._app.consumer, self._fetched
         rounds = consumer.fetch_rounds

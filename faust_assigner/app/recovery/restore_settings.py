@@ -30,7 +30,7 @@ def connection_of(app: App) -> Connection:
 
 
 def settings_of(app: App) -> Settings:
-    """The app's connection and restore settings, from its configuration; removes old scratch."""
+    """Return the app's connection and restore settings; remove old scratch folders."""
     folder = Path(app.conf.tabledir)
     sweep_scratch(folder)
     return Settings(

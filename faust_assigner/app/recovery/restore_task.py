@@ -1,4 +1,4 @@
-"""One restore as values: its settings, its partitions, the result of each, and the order to stop."""
+"""One restore as values: its settings, its partitions, their results, and the stop signal."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ class Settings:
     folder: Path
     #: Called with the records that do not decode.
     unreadable: Callable[[TP, Sequence[Unreadable]], None] = lambda tp, records: None
-    #: The restore's share of a core beside running streams, and its progress.
+    #: The limit of the restore's CPU share while streams run, and the restore's progress.
     pace: RestoreThrottle = field(default_factory=RestoreThrottle)
     progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True)
 class Cold:
-    """One partition to restore: its database, the stored offset (-1: none), whether SST files fit.
+    """One partition to restore: its database, and the stored offset (-1 if there is none).
 
-    ``highwater`` is the last offset to reach, as far as Faust knows.
+    ``highwater`` is the last offset to reach, as far as Faust knows. ``takes_files`` is true if the
+    database can ingest SST files.
     """
 
     tp: TopicPartition
@@ -52,13 +53,16 @@ class Cold:
     offset: int
     highwater: int
     takes_files: bool
-    #: How records of its changelog decode: undecodable records are left out.
+    #: How records of the changelog decode; records that do not decode are left out.
     decoding: Decoding = ANYTHING
 
 
 @dataclass(frozen=True)
 class Restored:
-    """How one partition got its state. Offsets are the last applied; times are epoch seconds."""
+    """The result of one partition's restore. Offsets are of the last applied records.
+
+    Times are epoch seconds.
+    """
 
     tp: TopicPartition
     source: str
@@ -75,7 +79,7 @@ class Restored:
 
 
 class Stop:
-    """Tells a thread to end: at once, or when the allowed silence of the worker is over."""
+    """The stop signal of a restore thread: set by a call, or true after ``seconds``."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._event = threading.Event()
@@ -85,15 +89,15 @@ class Stop:
         )
 
     def set(self) -> None:
-        """Tell the thread to end now."""
+        """Signal the thread to end now."""
         self._event.set()
 
     def renew(self) -> None:
-        """Restart the time limit: the worker was not silent."""
+        """Restart the time limit after a step in which the consumer was not silent."""
         if self._seconds is not None:
             self._deadline = time.monotonic() + self._seconds
 
     def __call__(self) -> bool:
-        """Whether to end now."""
+        """Return whether the thread must end now."""
         late = self._deadline is not None and time.monotonic() > self._deadline
         return late or self._event.is_set()

@@ -10,16 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-#: CPU seconds of one turn: while streams are at work, and while they are idle.
+#: CPU seconds of one turn: while streams process records, and while they are idle.
 LIVE_TURN_S, IDLE_TURN_S = 0.002, 0.05
-#: Records of the first turn, most records of any turn, and the largest growth between two turns.
+#: Records of the first turn, the maximum records of a turn, and the maximum growth between turns.
 FIRST_RECORDS, MOST_RECORDS, GROWTH = 100, 20_000, 4
-#: Seconds after a record during which streams count as at work.
+#: Seconds after a record during which streams count as busy.
 LIVE_S = 1.0
 
 
 class RestoreThrottle:
-    """The throttle of a restore: it takes turns.
+    """Limits a restore to turns with pauses in between.
 
     ``share`` (0 to 1) is the restore's part of a core while ``count()``, the number of live
     records, grows. The first turn measures the cost per record. If the cost stays the same, a live
@@ -49,7 +49,7 @@ class RestoreThrottle:
         return now < self._live_until
 
     def begin(self) -> int:
-        """Begin a turn; returns the number of records that it may take."""
+        """Begin a turn; return the number of records that the turn may take."""
         if self._record_s is not None:
             turn_s = LIVE_TURN_S if self.is_live() else IDLE_TURN_S
             most = min(MOST_RECORDS, self._records * GROWTH)
@@ -58,10 +58,10 @@ class RestoreThrottle:
         return self._records
 
     def end(self, records: int) -> float:
-        """End a turn of ``records`` records; returns the seconds to pause."""
+        """End a turn of ``records`` records; return the seconds to pause."""
         spent_s = max(0.0, self._clock() - self._began)
         if records:
-            # The highest recent cost: records cost about the same, and too long a turn cannot be
-            # undone.
+            # Use the highest recent cost: records cost about the same, and a turn that is too long
+            # cannot be shortened afterwards.
             self._record_s = max(spent_s / records, 0.8 * (self._record_s or 0.0), 1e-7)
         return spent_s * (1 / self._share - 1) if self._share < 1 and self.is_live() else 0.0

@@ -1,4 +1,4 @@
-"""Restores databases in threads: local files, else a snapshot and the rest, else batches.
+"""Restores databases in threads: from local files, from snapshots and by batched replay.
 
 The restore fills an empty database from the newest trustworthy snapshot and reads a long tail in
 batches. Faust's loop then continues from the offsets in the databases, as after any restart. A
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds that a rebalance waits for a stopped restore; the restore needs one fetch, 0.2 s.
+#: Seconds that a rebalance waits for a stopped restore, which usually ends after one fetch (0.2 s).
 SETTLE_TIMEOUT_S = 15.0
 
 P = ParamSpec("P")
@@ -47,12 +47,12 @@ class RestoreThreads:
     """The threads that restore, open or build databases."""
 
     def __init__(self) -> None:
-        #: Tells the current restore to end.
+        #: Signals the current restore to end.
         self.stop_signal = Stop()
         self._working: set[asyncio.Future[Any]] = set()
 
     async def stop_and_wait(self) -> None:
-        """Wait until no thread holds a database."""
+        """Stop the restore and wait until no thread holds a database."""
         self.stop_signal.set()
         if self._working:
             _, late = await asyncio.wait(set(self._working), timeout=SETTLE_TIMEOUT_S)
@@ -97,8 +97,8 @@ class BatchedRestore:
     ) -> AsyncGenerator[TP, None]:
         """Restore ``tps`` in this order in a thread; yield each partition when its work ends.
 
-        ``offsets`` then hold its offset, which may be before its end. If the generator is closed,
-        the thread goes on until ``stop``.
+        ``offsets`` then has the partition's new offset, which may be before the end. If the
+        generator is closed, the thread continues until ``stop``.
         """
         settings = replace(settings_of(self._app), progress=self._progress, pace=self._pace())
         usable = tps if settings.snapshots or settings.batched else ()
@@ -107,14 +107,14 @@ class BatchedRestore:
         ours = {TP(*cold.tp) for cold in colds}
         for tp in tps:
             if tp not in ours:
-                yield tp  # left to Faust's loop
+                yield tp  # Faust's loop restores this partition
         if not colds:
             return
         self._threads.stop_signal = stop
         loop, told = asyncio.get_running_loop(), asyncio.Queue[Restored | None]()
 
         def tell(restored: Restored | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, no task waits
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, and no task waits
                 loop.call_soon_threadsafe(told.put_nowait, restored)
 
         def work() -> None:
@@ -155,7 +155,10 @@ class BatchedRestore:
         highwaters[tp] = max(highwaters[tp], restored.end_offset)
 
     def _cold(self, tp: TP, offsets: Any, highwaters: Any) -> Cold | None:
-        """The partition as a restore task, or None: no records left, or not a store of ours."""
+        """Return the partition as a restore task.
+
+        Returns None if no record is left, or if the store is not ours.
+        """
         table = self._tables[tp]
         store = table.data
         highwater, offset = highwaters[tp], offsets[tp]
@@ -181,7 +184,7 @@ class BatchedRestore:
 
 
 def sees_records(table: CollectionT) -> bool:
-    """Whether the app gets each changelog record, by a callback or by its own table class."""
+    """Whether the app receives each changelog record, by a callback or its own table class."""
     return table._on_changelog_event is not None or is_overridden(
         table, "on_changelog_event", "apply_changelog_batch"
     )

@@ -1,4 +1,4 @@
-"""The spans of recoveries, for an app with a tracer: as in Faust, one of actives and one of standbys."""
+"""The tracing spans of recoveries: as in Faust, one for actives and one for standbys."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RecoverySpans:
             self._actives.set_tag("Active-Stats", stats)
 
     def begin_standbys(self, parent: Any, stats: Mapping[TP, object]) -> None:
-        """Begin the span of standbys that are read; ``stats`` are the records that they lack."""
+        """Begin the span of the followed standbys; ``stats`` are the records that they lack."""
         finish_span(self._standbys)
         self._standbys = span = self._begin("standbys", parent)
         if span is not None:

@@ -1,4 +1,4 @@
-"""The table manager's part in recoveries: it makes the recovery, and stops it at a revocation."""
+"""The table manager's part in recoveries: it creates the recovery and stops it at a revocation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ else:
 
 
 class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
-    """The queue of changelog records; records of a former generation are left out.
+    """The queue of changelog records; records of an earlier generation are dropped.
 
-    Their offsets would count as progress of this generation, and earlier records as applied.
+    The offset of such a record would mark unread records of this generation as applied.
     """
 
     def __init__(self, app: AppT, **kwargs: object) -> None:
@@ -38,7 +38,7 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
         super().__init__(**kwargs)
 
     async def get(self) -> EventT[object]:
-        """The next record of this generation for a partition this worker replays."""
+        """Return the next record of this generation for a partition that this worker replays."""
         while True:
             event: EventT[object] = await super().get()
             if self._belongs(event.message):
@@ -57,7 +57,7 @@ class RecoveringTables(TableManager):
     _recovery: Any
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        #: The closing of windows, one for each windowed table.
+        #: The parts that close windows, one for each windowed table.
         self.closings: list[Closing] = []
         super().__init__(*args, **kwargs)
 
@@ -73,14 +73,14 @@ class RecoveringTables(TableManager):
 
     @property
     def recovery(self) -> Any:
-        """The recovery service, made at first use."""
+        """The recovery service, created at first use."""
         if self._recovery is None:
             kind = over(PartitionRecovery, Recovery)
             self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery
 
     def add(self, table: CollectionT) -> CollectionT:
-        """Manage ``table``; its store is wrapped before the first database is opened."""
+        """Manage ``table``; wrap its store before the first database is opened."""
         take_care_of(table)
         added = super().add(table)
         if (closing := windows.install(self.app, table)) is not None:
@@ -88,7 +88,7 @@ class RecoveringTables(TableManager):
         return added
 
     def on_commit(self, offsets: Mapping[TP, int]) -> None:
-        """Pass on committed offsets: files may record them, and windows may be closed."""
+        """Handle committed offsets: files may record them, and windows may close."""
         super().on_commit(offsets)
         windows.committed(self.closings, offsets)
 

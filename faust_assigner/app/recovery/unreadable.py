@@ -1,7 +1,7 @@
-"""Changelog records that do not decode: left out, counted, logged, and kept beside the tables.
+"""Changelog records that do not decode: skipped, counted, logged, and copied to files.
 
-Faust leaves them out too, when it replays records one by one. In a table they would end the agent
-that reads their row.
+Faust also skips such records when it replays records one by one. A row that does not decode would
+crash the agent that reads it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: In the folder of tables: one file for each changelog partition, a JSON line for each record.
+#: The folder of these copies, in the folder of tables: it has one file for each changelog partition
+#: and one JSON line for each record.
 FOLDER = "unreadable"
-#: Most bytes of one file; further records are only counted.
+#: The maximum bytes of one file; further records are only counted.
 FILE_BYTES = 16 * 2**20
 
 _MARK = "_faust_assigner_unreadable"
@@ -40,7 +41,7 @@ Reason: TypeAlias = Callable[[Any], "DecodeError | None"]
 
 
 class UnreadableRecords:
-    """Records left out since the worker started, counted by partition. For any thread."""
+    """Counts and keeps the records skipped since the worker started. Thread-safe."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -56,7 +57,7 @@ class UnreadableRecords:
         self.add(error, message)
 
     def __call__(self, tp: TP, records: Sequence[Unreadable]) -> None:
-        """Count and keep ``records``; each partition is logged at once and then once a minute."""
+        """Count and keep ``records``; log a partition at once, then at most once a minute."""
         if not records:
             return
         self.counts[tp] += len(records)

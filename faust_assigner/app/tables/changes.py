@@ -1,14 +1,16 @@
-"""The changes of one table partition that its file does not have yet; pure.
+"""The changes of one table partition that its file does not have yet. Pure: no I/O.
 
 An agent makes a change. The change is *acknowledged* when its changelog record has an offset. Under
-``exactly_once`` an acknowledged change counts once its transaction is committed, else at once.
-Changes that count *land* in the file in the order of the changelog, and never past a change that
-does not count yet. So the file always holds the changelog up to some offset.
+``exactly_once`` an acknowledged change *counts* once its transaction is committed, else at once.
+Changes that count *land*: they are written to the file in the order of the changelog. A change does
+not land before an earlier change that does not count yet. So the file always holds the changelog up
+to some offset.
 
     made --acknowledge()--> acknowledged --(transaction committed)--> ready() --landed()--> gone
       \\--------------------------- drop() ------------------------------/
 
-Until a change lands or is dropped, readers see it over the file.
+Until a change lands or is dropped, it is in the *overlay*: readers see it instead of the row in the
+file.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Iterable, Iterator, Set
 from itertools import islice, takewhile
 from typing import Protocol
 
-#: Bytes per change besides key and value: the objects of the change and of its record.
+#: Bytes per change in addition to key and value: the objects of the change and of its record.
 OVERHEAD = 400
 
 #: The offset of a change without a changelog record; it lands after all changes before it.
@@ -43,7 +45,7 @@ class Usage:
 
     @property
     def is_full(self) -> bool:
-        """Whether no change should be made before some changes have landed."""
+        """Whether a limit is reached: some changes must land before new changes are made."""
         return self.bytes >= self.most_bytes or self.changes >= self.most_changes
 
 
@@ -57,18 +59,18 @@ class Change:
     ) -> None:
         self.key, self.value, self.number, self.transaction = key, value, number, transaction
         self.offset: int | None = None
-        #: The number of changes made before the acknowledgement: later changes follow in the
-        #: changelog.
+        #: The number of changes made before the acknowledgement; changes made later have higher
+        #: offsets.
         self.known_at = 0
 
     @property
     def counts(self) -> bool:
-        """Whether the change is in the changelog for good."""
+        """Whether the change is acknowledged and its transaction, if any, is committed."""
         return self.offset is not None and (self.transaction is None or self.transaction.committed)
 
     @property
     def size(self) -> int:
-        """Bytes in memory, roughly."""
+        """The approximate bytes in memory."""
         return OVERHEAD + len(self.key) + len(self.value or b"")
 
 
@@ -80,11 +82,11 @@ class Overlay:
         self._pending: deque[Change] = deque()
         self._latest: dict[bytes, Change] = {}
         self._made = 0
-        #: Whether pending changes have several transactional ids: their order is not the
-        #: changelog's.
+        #: Whether pending changes have several transactional ids; their order in the changelog may
+        #: then differ.
         self._mixed = False
-        #: Whether ready changes may land: not while the file lacks other writers' records, or
-        #: belongs to a different worker.
+        #: Whether ready changes may land. They may not while the file lacks records of other
+        #: writers or belongs to a different worker.
         self.lands = False
         #: The number of changes made before the last restore of the file.
         self._believed = 0
@@ -113,7 +115,10 @@ class Overlay:
         change.offset, change.known_at = offset, self._made
 
     def ready(self) -> list[Change]:
-        """The changes that may land, in changelog order: all before the first uncounted change."""
+        """Return the changes that may land, in changelog order.
+
+        These are the changes before the first change that does not count.
+        """
         if self._mixed:
             return self._ready_of_several()
         ready = []
@@ -124,11 +129,12 @@ class Overlay:
         return ready
 
     def _ready_of_several(self) -> list[Change]:
-        """The changes that may land if several producers write, each in its own order.
+        """Return the changes that may land if several producers write, each in its own order.
 
-        The changes are sorted: O(n log n + n * producers). A change without an offset follows each
-        change acknowledged before it was made, and each earlier change of its own producer.
-        Otherwise its place is unknown.
+        Cost: O(n log n + n * producers). A change without an offset comes in the changelog after
+        the changes that were acknowledged before it was made. It also comes after the earlier
+        changes of its own producer. All other changes may come after such a change, so they do not
+        land.
         """
         unknown: dict[str, int] = {}  # producer -> its first change without an offset
         for change in self._pending:
@@ -150,7 +156,7 @@ class Overlay:
         ):
             offset = _in_the_log(change)[0]
             if offset == NO_RECORD:
-                continue  # waits for all changes made before it
+                continue  # a change without a record waits for all changes made before it
             if limit is not None and offset > limit:
                 break
             mine = _line(change)
@@ -164,14 +170,14 @@ class Overlay:
 
     @property
     def is_out_of_order(self) -> bool:
-        """Whether the changelog may hold the changes in a different order than they were made."""
+        """Whether the changelog may hold the changes in a different order than this worker."""
         return self._mixed
 
     def beyond(self, offset: int, changes: Iterable[Change]) -> int | None:
-        """The offset of the first change that a file at ``offset`` is wrongly beyond, or None.
+        """Return the first offset of a new change that is not above the file's ``offset``, or None.
 
-        A replay may have written changes made before ``believe()``. Later changes must have offsets
-        beyond the file's.
+        Such an offset shows that the file is ahead of its changelog. Changes made before
+        ``believe()`` are not checked, because a replay may have written them.
         """
         for change in changes:
             at = change.offset
@@ -180,13 +186,13 @@ class Overlay:
         return None
 
     def believe(self) -> None:
-        """Note a restore of the file: it has all changes made so far up to its offset."""
+        """Note a restore: the file has all changes made so far, up to the file's offset."""
         self._believed = self._made
 
     def read(self, offset: int) -> None:
-        """Remove the changes that count up to ``offset``: the file has the changelog up to there.
+        """Remove the changes that count, up to ``offset``: the file now has them.
 
-        A change without an offset comes after ``offset``, whenever it was made.
+        A change without an offset comes after ``offset`` in the changelog, whenever it was made.
         """
         if self._mixed:
             self.landed(
@@ -208,7 +214,7 @@ class Overlay:
             self._remove({change.number for change in changes})
 
     def drop(self, transaction: Transaction | None = None) -> set[bytes]:
-        """Forget the changes of ``transaction``, by default all; returns the changed keys.
+        """Forget the changes of ``transaction``, by default all changes; return the changed keys.
 
         Readers then see the rows as they were before.
         """
@@ -255,9 +261,10 @@ class Overlay:
     def over(
         self, rows: Iterable[Row], start: bytes | None = None, stop: bytes | None = None
     ) -> Iterator[Row]:
-        """``rows`` of the file from ``start`` to before ``stop``, by key, with the changes applied.
+        """Yield ``rows`` of the file from ``start`` to before ``stop``, with the changes applied.
 
-        The changes are those present when the first row is requested.
+        The rows are in the order of keys. The changes are those present when the first row is
+        requested.
         """
         changed = sorted(
             (key, change.value)

@@ -1,8 +1,8 @@
 """The table partitions with RocksDB files on this machine, found without locking the files.
 
-Faust keeps partition p of a table in the folder ``<tabledir>/<table>-<p>.db``. A folder counts if a
-write reached it: it has an SST file, or a log that is not empty. The database also stores the
-offset of its last change.
+Faust keeps partition p of a table in the folder ``<tabledir>/<table>-<p>.db``. A folder counts only
+if something was written to it: it has an SST file, or a log that is not empty. The database also
+stores the offset of its last change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Most entries of one folder that are checked: of the folder of tables, and of one database.
+#: The maximum entries that are checked in the folder of tables, and in the folder of a database.
 MOST_ENTRIES = 100_000
 MOST_FILES = 1_000
 LARGEST_PARTITION = 2**31 - 1
@@ -84,7 +84,7 @@ def tree_bytes(path: Path) -> int:
             try:
                 total += os.stat(os.path.join(folder, name)).st_size
             except OSError:
-                continue  # RocksDB removed it meanwhile
+                continue  # RocksDB has removed the file
     return total
 
 
@@ -130,7 +130,7 @@ def _is_written(database: os.DirEntry[str]) -> bool:
     return False
 
 
-#: Path -> the listing of a database's files when it was read, and the offset in it.
+#: Path of a database -> its files when the database was read, and the offset in the database.
 Read = dict[Path, tuple[object, int | None]]
 
 
@@ -141,13 +141,14 @@ def stored_offsets(
     budget_s: float = READ_BUDGET_S,
     read: Read | None = None,
 ) -> dict[int, int]:
-    """Partition -> the changelog offset that Faust stores in its database, if there is any.
+    """Partition -> the changelog offset in the database; absent without an offset.
 
-    ``open_`` opens a database for reading only, even while it is open elsewhere. A database that
-    cannot be read counts as far behind. A database that was ``read`` before is not opened again
-    while its files are unchanged.
+    ``open_`` opens a database for reading only, even while another process has the database open. A
+    database that cannot be read counts as far behind. A database that was ``read`` before is not
+    opened again while its files are unchanged.
 
-    Cost: some milliseconds per database, up to ``budget_s`` in all; a listing for one read before.
+    Cost: some milliseconds per database, up to ``budget_s`` in all. A database read before costs
+    one listing of its folder.
     """
     found: dict[int, int] = {}
     read = {} if read is None else read
@@ -176,7 +177,7 @@ def stored_offsets(
 
 
 def _look_of(database: Path) -> object:
-    """Names, sizes and times of the files with rows; without ``LOG``, which readers write too."""
+    """Names, sizes and times of the files with rows; not of ``LOG``, to which readers write too."""
     with os.scandir(database) as files:
         return sorted(
             (file.name, (found := file.stat()).st_size, found.st_mtime_ns)
@@ -194,21 +195,21 @@ def _stored_offset(database: Rdict) -> int | None:
 
 
 def known(offset: int | None) -> int:
-    """The last read offset; -1 before the first record."""
+    """Return ``offset``, or -1 for None, which means that no record has been read."""
     return -1 if offset is None else offset
 
 
 def store_of(table: CollectionT) -> Any:
-    """The store of the table's bytes: its data, or the storage beneath a table of sets."""
+    """The store with the table's rows: its data, or the storage beneath a table of sets."""
     store = table.data
     return getattr(store, "storage", store)
 
 
 def is_writable(store: object) -> bool:
-    """Whether the store is RocksDB through rocksdict, ours to write; not for sets or memory."""
+    """Whether the store is a RocksDB store through rocksdict that this worker may write."""
     return isinstance(store, Store) and store.rocksdb_options.use_rocksdict and not store.read_only
 
 
 def takes_files(store: Any) -> bool:
-    """Whether SST files with plain values fit: a database with a TTL stores times with values."""
+    """Whether SST files of plain values can be ingested; with a TTL each value contains a time."""
     return is_writable(store) and store.rocksdb_options.ttl is None

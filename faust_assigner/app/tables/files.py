@@ -1,7 +1,7 @@
-"""RocksDB files that fail: the worker waits for disk space, and sets a corrupt folder aside.
+"""Handles failing RocksDB files: the worker waits for disk space and sets corrupt folders aside.
 
-On a full disk Faust lets an agent fail at each record, and goes on with a table that lacks the
-agent's changes. A folder that RocksDB refuses to open ends a Faust worker at each start.
+On a full disk an agent of Faust fails at each record, and its table lacks the agent's changes. If
+RocksDB refuses to open a folder, Faust's worker ends at each start.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ def corrupt_folders(app: AppT) -> int:
 class TableStore(WriteBehindStore):
     """The store of a table in RocksDB; it reports failures to the recovery.
 
-    The recovery then stops the streams and begins again. Within the scope of a request a key is
-    read from its own partition.
+    The recovery then stops the streams and begins again. While a view answers a request for a key
+    (``scope.py``), the key is read from its own partition.
     """
 
     #: Partition -> folders set aside since the worker started.
     set_aside: Counter[int]
+    #: Partitions with an unreadable block; their folders are set aside at the next opening.
     _condemned: set[int]
     #: Partitions whose database lacks a change: no offset may be stored until a replay.
     _lacking: set[int]
@@ -63,14 +64,14 @@ class TableStore(WriteBehindStore):
     # -- opening
 
     def _open_for_partition(self, partition: int) -> Rdict:
-        """Open the database, or an empty one in place of a corrupt one; raises temporary errors."""
+        """Open the database; replace a corrupt one with an empty one. Raises temporary errors."""
         if partition in self._condemned:
             self._put_aside(partition, "it contains an unreadable block")
         try:
             return super()._open_for_partition(partition)
         except Exception as error:
             if "lock hold by current process" in str(error):
-                gc.collect()  # an unused cursor holds the database open
+                gc.collect()  # closes unused cursors, which keep the database open
                 return super()._open_for_partition(partition)
             if not is_writable(self) or not is_storage_error(error) or not is_damage(error):
                 raise
@@ -80,7 +81,7 @@ class TableStore(WriteBehindStore):
     def _put_aside(self, partition: int, reason: object) -> None:
         path = self.partition_path(partition)
         aside = path.with_name(path.name + ASIDE)
-        # The old entry may be a file: neither a file nor a folder replaces the other kind.
+        # An old entry may be a file: a file does not replace a folder, nor a folder a file.
         shutil.rmtree(aside, ignore_errors=True)
         with contextlib.suppress(OSError):
             aside.unlink()
@@ -100,7 +101,7 @@ class TableStore(WriteBehindStore):
     async def _try_open_db_for_partition(
         self, partition: int, *args: object, **kwargs: object
     ) -> Rdict | None:
-        """Open the database now if possible; else the recovery retries until it is open."""
+        """Open the database now if possible; otherwise the recovery retries until it is open."""
         try:
             return self._db_for_partition(partition)
         except Exception as error:
@@ -115,7 +116,7 @@ class TableStore(WriteBehindStore):
             return None
 
     def close_partition(self, partition: int) -> None:
-        """Close the database: after a failed write RocksDB accepts none until the next open."""
+        """Close the database: after a failed write RocksDB refuses writes until the next open."""
         database = self._dbs.pop(partition, None)
         if database is not None:
             with contextlib.suppress(Exception):
@@ -209,7 +210,10 @@ class TableStore(WriteBehindStore):
         return super()._dbs_for_actives()
 
     def doubt(self, partition: int, offset: int) -> bool:
-        """Report the doubt to the recovery, unless the table is global: its own records are read back."""
+        """Report that ``offset`` is not above the file's offset; return whether it was reported.
+
+        Global tables are not reported, because they read their own changes back.
+        """
         consistency = getattr(self.app.tables.recovery, "consistency", None)
         if consistency is None or self.table.is_global:
             return False
@@ -238,9 +242,9 @@ class TableStore(WriteBehindStore):
 
 
 def keep_uncommitted(app: AppT, event: EventT[object] | None) -> None:
-    """Never acknowledge the record of ``event``: no commit passes it, and it is processed again.
+    """Keep the record of ``event`` uncommitted, so that it is processed again.
 
-    Faust acknowledges a record whose agent fails.
+    Faust acknowledges a record even if its agent fails.
     """
     if event is not None and event.message is not None:
         event.message.acked = True
@@ -248,10 +252,10 @@ def keep_uncommitted(app: AppT, event: EventT[object] | None) -> None:
 
 
 def open_for_streams(store: RocksDBBase, partition: int) -> None:
-    """Open a database in a thread, to the end: an unrecorded one would lock out the next.
+    """Open a database in a thread and let the event loop record it in ``store._dbs``.
 
-    The event loop records the database before the awaiting task goes on: streams iterate over all
-    recorded databases.
+    An open database that is not recorded would lock out the next opening. The event loop records
+    the database because streams iterate over ``_dbs``; the awaiting task continues after that.
     """
     database = store._open_for_partition(partition)
     store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)

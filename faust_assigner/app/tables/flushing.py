@@ -1,4 +1,4 @@
-"""When a store flushes its changes: after acknowledgements, unless a restore or a failure holds them."""
+"""Decides when a store flushes its changes: after acknowledgements, unless flushing is paused."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Flushing:
-    """The flushing of one store's changes."""
+    """Flushes the changes of one store."""
 
     def __init__(self, store: WriteBehindStore) -> None:
         self._store = store
         self._to_flush: set[int] = set()
 
     def soon(self, partition: int) -> None:
-        """Flush after the current acknowledgements: one answer acknowledges many records."""
+        """Flush after the current acknowledgements, since one answer acknowledges many records."""
         if not self._to_flush:
             asyncio.get_running_loop().call_soon(self._all)
         self._to_flush.add(partition)
@@ -30,7 +30,7 @@ class Flushing:
             self._store.flush(partition)
 
     def resume(self, partition: int) -> None:
-        """Flush changes from now on: the file has all of its changelog but our own changes."""
+        """Flush changes from now on: the file has its whole changelog except our own changes."""
         if self._store.usage is not None:
             overlay = self._store.overlay_of(partition)
             overlay.lands = True
@@ -43,16 +43,16 @@ class Flushing:
             overlay.lands = False
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
-        """Flush the acknowledged changes, then pause until ``resume()``; default: all partitions."""
+        """Flush the acknowledged changes, then pause until ``resume()``; by default for all."""
         for partition in sorted(self._store.overlays) if partitions is None else partitions:
             if partition in self._store.overlays:
                 self._store.flush(partition)
                 self._store.overlays[partition].lands = False
 
     def drop(self, partition: int, share: Transaction | None = None) -> None:
-        """Drop the changes that have not landed, or only the changes of ``share``'s transaction.
+        """Drop the changes that are not in the file, or only those of the transaction ``share``.
 
-        Changes of other transactions that waited for these are flushed.
+        Then flush the changes of other transactions that waited for the dropped changes.
         """
         overlay = self._store.overlays.get(partition)
         gone = None if overlay is None else overlay.drop(share)

@@ -1,6 +1,6 @@
-"""How changes reach a file: rows and offset in one write, each change once.
+"""Writes changes to a file: rows and offset in one write, and each change once.
 
-A file therefore holds the table at its offset, however the process ends.
+However the process ends, the file therefore holds the table as of the file's offset.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class FlushMode(Enum):
-    """How a change of this worker is written to a file, by the changelog's other writers."""
+    """How a worker's own changes reach a file, which depends on the changelog's other writers."""
 
-    #: No other writers: with the change's own offset.
+    #: The changelog has no other writers: a change is written with its own offset.
     OWN = "own"
-    #: Other writers, and this worker reads all of the changelog: when the change is read back,
-    #: together with the other writers' changes.
+    #: There are other writers, and this worker reads the whole changelog: a change is written when
+    #: the worker reads it back from the changelog, in order with the other writers' changes.
     READ_BACK = "read back"
-    #: Other writers, and other workers may read the changelog: in the partition of the processed
-    #: record, as in Faust, and without an offset.
+    #: There are other writers, and other workers may read the changelog: as in Faust, a change is
+    #: written without an offset, to the partition of the processed record.
     APART = "apart"
 
 
@@ -53,7 +53,7 @@ def write(
 
 
 def land(database: Rdict, offset_key: bytes, before: int, changes: Iterable[Change]) -> None:
-    """Write ``changes``, without those that a replay has written; the file's offset is ``before``."""
+    """Write ``changes`` that a replay has not written yet; ``before`` is the file's offset."""
     rows, offset = dict[bytes, bytes | None](), before
     for change in changes:
         at = NO_RECORD if change.offset is None else change.offset
@@ -68,8 +68,9 @@ def rows_beyond(
 ) -> dict[int, tuple[dict[bytes, bytes | None], int]]:
     """Partition -> the last values of the records in ``batch``, and the last offset.
 
-    Records at or below the file's offset are left out: the owner of a global table also follows it,
-    and its own changes have landed. ``offset_of`` returns the offset of a partition's file.
+    Records at or below the file's offset are left out. They occur because the owner of a partition
+    of a global table also follows this partition, and its own changes have landed. ``offset_of``
+    returns the offset of a partition's file.
     """
     found: dict[int, tuple[dict[bytes, bytes | None], int]] = {}
     for event in batch:

@@ -1,9 +1,9 @@
 """The open windows of a table by partition, in heaps of their ends.
 
-Faust knows only the windows that this process has changed. Here the windows of a table in memory
-come from the replayed records. The windows of a table in RocksDB come from its rows, which are
-scanned once after the partition is assigned. The scan runs between two turns of the streams, and no
-task waits for it.
+Faust knows only the windows that this process has changed. This module takes the windows of a table
+in memory from the replayed records. It takes the windows of a table in RocksDB from its rows, which
+are scanned once after the partition is assigned. The scan runs between two turns of the streams,
+and no task waits for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OpenWindows:
 
     def __init__(self, table: CollectionT) -> None:
         self._table = table
-        #: Partition -> a heap of the ends of its windows, maybe of windows without rows.
+        #: Partition -> a heap of the ends of its windows; the rows of some ends may be deleted.
         self._ends: dict[int, list[float]] = {}
         #: Partition and end -> the rows of the windows with this end.
         self._keys: dict[tuple[int, float], set[Key]] = {}
@@ -52,7 +52,7 @@ class OpenWindows:
     def add(self, key: Key, partition: int) -> None:
         """Note that the row exists."""
         end = key[1][1]
-        if (partition, end) not in self._keys:  # else the heap has its end, maybe without a row
+        if (partition, end) not in self._keys:  # otherwise the heap already has this end
             heappush(self._ends.setdefault(partition, []), end)
         self._keys.setdefault((partition, end), set()).add(key)
         latest = self._table._partition_latest_timestamp
@@ -66,10 +66,10 @@ class OpenWindows:
             if not keys:
                 self.first(
                     partition
-                )  # removes ends without rows; a standby never requests the first window
+                )  # drop ends without rows: a standby never calls first() otherwise
 
     def forget(self, partition: int) -> None:
-        """Forget the partition: it is revoked, or other workers may have changed it."""
+        """Forget the partition: it is revoked, or other workers may have changed its windows."""
         for end in self._ends.pop(partition, ()):
             for key in self._keys.pop((partition, end), ()):
                 if self._rows is None:
@@ -101,13 +101,13 @@ class OpenWindows:
         return None
 
     def some(self, partition: int, end: float, most: int) -> list[Key]:
-        """At most ``most`` rows of windows that end at ``end``."""
+        """Return at most ``most`` rows of windows that end at ``end``."""
         return list(islice(self._keys.get((partition, end), ()), most))
 
     # -- from rows
 
     async def look_through(self, partition: int, goes_on: Callable[[], bool]) -> bool:
-        """Find all windows of ``partition`` while ``goes_on()``; returns whether all are known.
+        """Find all windows of ``partition`` while ``goes_on()``; return whether all are known.
 
         Cost: some microseconds per row in the streams' thread, once for each restore.
         """
@@ -118,7 +118,7 @@ class OpenWindows:
             self._note(raw, partition)
         database, place = store._db_for_partition(partition), None
         while True:
-            # A new cursor for each piece: an open cursor locks the files when they are closed.
+            # Use a new cursor for each piece: an open cursor keeps closed files locked.
             found = list(islice(database.keys(from_key=place), ROWS))
             for raw in found:
                 self._note(raw, partition)

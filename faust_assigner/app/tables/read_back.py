@@ -1,7 +1,7 @@
-"""The changes of a table partition with other writers; pure.
+"""The changes of a table partition with other writers. Pure: no I/O.
 
-The file gets the changes of this worker when they are read back from the changelog, between those of
-the other writers.
+When this worker reads its own changes back from the changelog, they are written to the file, in
+order with the other writers' changes.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from faust_assigner.app.tables.changes import Change, Overlay, Transaction, Usag
 
 
 class ReadBack(Overlay):
-    """Changes of a partition with other writers: each is over the file until it is read back.
+    """Changes of a partition with other writers: a change stays in memory until read back.
 
     No change is ever ``ready()`` to be written by itself. Each change costs O(log n).
     """
 
     def __init__(self, usage: Usage) -> None:
         super().__init__(usage)
-        #: Numbers of the pending changes that the file does not have.
+        #: The change numbers of the pending changes that the file does not have.
         self._open: set[int] = set()
-        #: A heap of the changes whose offset is known; changes that are not open are skipped.
+        #: A heap of the changes whose offset is known; changes no longer in ``_open`` are skipped.
         self._known: list[tuple[int, int, Change]] = []
 
     def __len__(self) -> int:
@@ -43,12 +43,12 @@ class ReadBack(Overlay):
         heappush(self._known, (offset, change.number, change))
 
     def ready(self) -> list[Change]:
-        """Return no changes: they are written when they are read back."""
+        """Return no changes: changes are written when this worker reads them back."""
         return []
 
     @property
     def is_out_of_order(self) -> bool:
-        """Always true: other writers' changes are in between."""
+        """Always true: other writers' changes lie between this worker's changes."""
         return True
 
     def read(self, offset: int) -> None:

@@ -1,6 +1,6 @@
-"""The scope of a view that answers for one key: it reads from the key's partition only.
+"""The scope of a request for one key: within it a view reads from the key's partition only.
 
-Faust searches all open databases for the key, also the databases of standbys.
+Without a scope Faust searches all open databases for the key, also the databases of standbys.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ else:
 
 
 class NotHere(ServiceUnavailable):  # type: ignore[misc]
-    """This worker cannot answer for the row, or no longer."""
+    """This worker cannot answer for the row, or can no longer do so."""
 
 
 class Scope(Protocol):
-    """The current request."""
+    """The current request, and the partitions that it may read."""
 
     def partitions_for(self, store: WriteBehindStore, key: bytes) -> Sequence[int] | None:
-        """The partitions to search for ``key``, in order; None: as Faust does. Raises NotHere."""
+        """Return the partitions to search for ``key``, in order; None to search as Faust does.
+
+        Raises NotHere.
+        """
 
     def may_read_all(self, table: CollectionT) -> None:
         """Raise NotHere if the request may not read several keys."""
 
 
-#: Set while a view answers a request for a key.
+#: The scope of the current request; None unless a view answers a request for a key.
 SCOPE: ContextVar[Scope | None] = ContextVar("faust_assigner_scope", default=None)
 
 
@@ -67,7 +70,10 @@ def _scope() -> Scope | None:
 
 
 class ScopedTable(Table):
-    """A table: within a scope the ``data`` of a set, or in a different store, may raise NotHere."""
+    """A table whose ``data`` raises NotHere if the current request may not read several keys.
+
+    This class checks only sets and stores other than WriteBehindStore.
+    """
 
     @property
     def data(self) -> Any:

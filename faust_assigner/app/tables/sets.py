@@ -1,8 +1,8 @@
 """Sets in tables: as in other tables, the rows hold the changelog up to the file's offset.
 
-Faust writes the row of a set before the operation is applied to the set. Its replay changes only
-the sets in memory, while the file's offset advances. At the end of each recovery Faust loads all
-sets from the rows.
+Faust writes the row of a set before the operation is applied to the set. Faust's replay changes
+only the sets in memory, while the file's offset advances. At the end of each recovery Faust loads
+all sets from the rows, which lack these changes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ else:
 
 
 class WriteBehindSets(Sets):
-    """The sets of a table, equal to their rows."""
+    """The sets of a table; each set is equal to its row."""
 
     @property
     def _rows(self) -> Any:
-        """The store if it is RocksDB, else None: in memory a row is the set itself."""
+        """The store if it is RocksDB; None for a store in memory, where a row is the set itself."""
         return self.storage if isinstance(self.storage, WriteBehindStore) else None
 
     def send_changelog_event(self, key: object, operation: int, value: object) -> None:
-        """Send the operation before the set applies it; store the set after the operation."""
+        """Send the operation; store the set as it will be when it has applied the operation."""
         if self._rows is None:
             super().send_changelog_event(key, operation, value)
             return
@@ -92,7 +92,7 @@ class WriteBehindSets(Sets):
         for event in events:
             tp, offset = event.message.tp, event.message.offset
             if offset <= ends.setdefault(tp, known(rows.persisted_offset(tp))):
-                continue  # the set may have lost this element since
+                continue  # already applied; a later operation may have removed the element
             operation, key = event.key
             place = tp, rows.raw_key(to_key(key))
             if place not in folded:
@@ -103,7 +103,7 @@ class WriteBehindSets(Sets):
         return folded, ends
 
     def dropped(self, partition: int, keys: Collection[bytes]) -> None:
-        """Load the sets of ``keys`` again: changes of their rows were dropped."""
+        """Load the sets of ``keys`` again, because changes of their rows were dropped."""
         for raw in sorted(keys):
             self._take(partition, raw)
 
@@ -118,8 +118,8 @@ class WriteBehindSets(Sets):
                 self[self._key(raw)].sync_from_storage(self._elements(row))
 
     def _take(self, partition: int, raw: bytes) -> None:
-        # Agents may hold the set itself. A set whose file is closed is read when the file is opened
-        # again.
+        # Change the set in place, because agents may hold a reference to it. A set whose file is
+        # closed is read when the file is opened again.
         row = self._rows.row_of(partition, raw) if partition in self._rows._dbs else None
         self[self._key(raw)].sync_from_storage(self._elements(row))
 

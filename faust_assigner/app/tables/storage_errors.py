@@ -1,11 +1,11 @@
-"""The errors of a table's files: raised by RocksDB or the disk, temporary or not."""
+"""The errors of a table's files, raised by RocksDB or the disk: temporary errors and damage."""
 
 from __future__ import annotations
 
 import re
 
-#: RocksDB's messages about existing files that are not whole. A write cut short by a kill is no
-#: damage: RocksDB drops the incomplete end of its log by itself.
+#: RocksDB's messages about damaged files. A write cut short by a kill is no damage: RocksDB drops
+#: the incomplete end of its log by itself.
 _DAMAGE = re.compile(
     r"Corruption|No such file|File exists|Not a directory|Invalid argument|not implemented",
     re.IGNORECASE,
@@ -18,7 +18,7 @@ _PASSING = re.compile(
 
 
 def is_storage_error(error: BaseException) -> bool:
-    """Whether RocksDB or the disk raised it; rocksdict raises RocksDB's errors as ``Exception``."""
+    """Whether RocksDB or the disk raised ``error``; rocksdict raises plain ``Exception``."""
     return (
         type(error) is Exception
         or isinstance(error, OSError)

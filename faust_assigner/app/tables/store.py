@@ -1,9 +1,10 @@
-"""The write-behind store: changes wait over the RocksDB file until their changelog records count.
+"""The write-behind store: a change waits in memory until its changelog record counts.
 
-Faust writes a row at once, sends its record later, and stores the file's offset after the broker's
-answer. A worker killed in between leaves rows that are not in the changelog, or not yet. Its
-records are then processed again on top of these rows. Here rows and offset are in one write: a file
-holds the table at its offset, however the process ends.
+A record counts once the changelog has it and its transaction, if any, is committed. Faust writes a
+row at once, sends the record later, and stores the file's offset after the broker's answer. A
+worker killed in between leaves rows without a changelog record. Source records are then processed
+again on top of these rows. This store puts rows and offset into one write: however the process
+ends, the file holds the table as of the file's offset.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _CHANGE = "_faust_assigner_change"
 
 
 class WriteBehindStore(Store):
-    """A RocksDB store that reads rows over the file and writes rows after their changelog records.
+    """A RocksDB store whose rows are written only after their changelog records count.
+
+    Readers see the waiting changes instead of the file's rows.
 
     If ``usage`` is None, the store writes as Faust does.
     """
@@ -45,9 +48,9 @@ class WriteBehindStore(Store):
     in_other_thread = False
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        #: Partition -> its changes that are not in the file.
+        #: Partition -> the overlay with the partition's changes that are not in the file.
         self.overlays: dict[int, Overlay] = {}
-        #: The record sent last, until its change is made.
+        #: The last sent record, until its change is made.
         self._sent: FutureMessage | None = None
         #: The key whose change was already made together with its record.
         self._made: bytes | None = None
@@ -57,11 +60,11 @@ class WriteBehindStore(Store):
     # -- changes
 
     def sent(self, record: FutureMessage) -> None:
-        """Note a record handed to the producer; the change of the row follows immediately.
+        """Note a record handed to the producer and make its change.
 
-        The record makes the change, even if the following call fails: with RocksDB
-        ``Table.update()`` and ``clear()`` fail after they have sent records. Only for a set the
-        record is not the row.
+        The change does not depend on the following call: with RocksDB ``Table.update()`` and
+        ``clear()`` fail after they have sent records. The record of a set is an operation and not
+        the row, so the following call makes its change.
         """
         if self.table.data is self:
             message = record.message
@@ -76,7 +79,7 @@ class WriteBehindStore(Store):
         return int((event or record).message.partition)
 
     def _is_made(self, key: bytes, value: bytes | None) -> bool:
-        """Whether the change was made with its record; the change of ``_sent`` is made here."""
+        """Make the change of ``_sent``, if any; return whether the key's change is already made."""
         made, self._made = self._made, None
         record, self._sent = self._sent, None
         if record is not None:
@@ -109,7 +112,7 @@ class WriteBehindStore(Store):
     def _change(self, partition: int, key: bytes, value: bytes | None, record: object) -> None:
         overlay = self.overlay_of(partition)
         if partition not in self._dbs:
-            self._db_for_partition(partition)  # readers use the open databases
+            self._db_for_partition(partition)  # readers search only open databases
         share = self._share()
         change = overlay.put(key, value, share)
         if share is not None:
@@ -121,7 +124,7 @@ class WriteBehindStore(Store):
             setattr(record, _CHANGE, (partition, change))
 
     def overlay_of(self, partition: int) -> Overlay:
-        """The changes of ``partition``, made at first use."""
+        """The overlay of ``partition``, created at first use."""
         if self.usage is None:
             raise RuntimeError("this store has no overlay")
         overlay = self.overlays.get(partition)
@@ -171,7 +174,7 @@ class WriteBehindStore(Store):
             overlay.landed(changes)
 
     def doubt(self, partition: int, offset: int) -> bool:
-        """Whether the file must not be written: it is beyond ``offset``, a new change's offset."""
+        """Whether a file beyond the ``offset`` of a new change must not be written."""
         return False
 
     def _file_offset(self, partition: int) -> int:
@@ -183,7 +186,7 @@ class WriteBehindStore(Store):
         await super().stop()
 
     def reset_state(self) -> None:
-        """Forget everything, the files too."""
+        """Drop all changes and remove the files."""
         for partition in self.overlays:
             self.flushing.drop(partition)
         super().reset_state()
@@ -196,7 +199,7 @@ class WriteBehindStore(Store):
         to_key: Callable[[object], object],
         to_value: Callable[[object], object],
     ) -> None:
-        """Write the records, rows and offset in one write; Faust writes one after the other."""
+        """Write the records' rows and their last offset in one write; Faust needs two writes."""
         if self.usage is None:
             super().apply_changelog_batch(batch, to_key, to_value)
             return
@@ -229,7 +232,7 @@ class WriteBehindStore(Store):
         return None
 
     def file_row(self, partition: int, key: bytes) -> bytes | None:
-        """The row in the file, without the changes over it."""
+        """The row in the file, without the waiting changes."""
         found: bytes | None = self._db_for_partition(partition).get(key)
         return found
 
@@ -245,7 +248,7 @@ class WriteBehindStore(Store):
         return self.app.serializers.loads_key(self.key_type, raw, serializer=self.key_serializer)
 
     def waiting_rows(self, partition: int) -> list[bytes]:
-        """Keys of rows that wait over the file."""
+        """Keys of the rows whose changes are not in the file yet."""
         overlay = self.overlays.get(partition)
         return [] if overlay is None else overlay.rows()
 
@@ -267,7 +270,7 @@ class WriteBehindStore(Store):
     def _dbs_for_actives(self) -> Iterator[Rdict]:
         """The databases of the partitions owned when the reading begins.
 
-        Rounds open and close databases between two rows.
+        Rebalances may open and close databases between two rows.
         """
         owned, topic = self.app.assignor.assigned_actives(), self.table.changelog_topic_name
         for partition in [p for p in self._dbs if self.table.is_global or TP(topic, p) in owned]:
@@ -275,7 +278,7 @@ class WriteBehindStore(Store):
                 yield self._dbs[partition]
 
     def _over(self, database: Rdict) -> Overlay | None:
-        """The changes over ``database``; None if no change is."""
+        """The waiting changes of ``database``; None if there are none."""
         for partition, overlay in self.overlays.items():
             if overlay and self._dbs.get(partition) is database:
                 return overlay

@@ -1,12 +1,14 @@
-"""Closes windows on their partition's owner with their last value, and deletes their rows for all.
+"""Closes windows on the owner of their partition, and deletes their rows through the changelog.
 
-Faust closes the windows that its process has changed, by the machine's clock, and deletes rows from
-its own files only. The next owner reads these rows from the changelog again, and closes no windows.
+Faust closes only windows that its own process has changed, by the machine's clock, and deletes rows
+from its own files only. The next owner reads these rows from the changelog again, and closes no
+windows.
 
-A window is closed when Faust would close it, but not before one of two events: its partition's time
-has passed its expiry (``window_times.py``), or the partition has no record left to process.
-``on_window_close`` is called with the row. Then a record in the changelog deletes the row. Both are
-part of a source record under way: no commit and no revocation comes in between.
+A window is closed when Faust would close it, but not too early: either the partition's time has
+passed the window's expiry (``window_times.py``), or the partition has no record left to process.
+``on_window_close`` is called with the row. Then a record in the changelog deletes the row. Both
+steps count as part of a source record that is being processed, so no commit and no revocation comes
+between them.
 
 Under ``exactly_once`` both are in one transaction, which is never committed if the callback raises
 or is cancelled. Otherwise the callback's records are acknowledged before the row is deleted. After
@@ -41,12 +43,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Most windows closed as part of one record: a commit waits for all of them.
+#: The maximum number of windows closed as part of one record: a commit waits for all of them.
 MOST = 100
 
 
 class Closing:
-    """The closing of windows of one table that only its partitions' owners write."""
+    """Closes windows of one table, which only the owners of its partitions write."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Closing:
 
     @property
     def changelog(self) -> str:
-        """The topic behind the table."""
+        """The table's changelog topic."""
         return str(self._table.changelog_topic.get_topic_name())
 
     # -- changes
@@ -128,10 +130,9 @@ class Closing:
                     await asyncio.sleep(0)
 
     def _is_here(self, partition: int) -> bool:
-        """Whether the partition is owned and restored, and its records flow.
+        """Whether the partition is owned and restored, and its sources are processed.
 
-        A former owner may keep the partition as a standby: its changelog stays, only its sources
-        go.
+        A former owner may keep the changelog as a standby and lose only the sources.
         """
         app, changelog = self._app, TP(self.changelog, partition)
         if self._table.should_stop or getattr(app.consumer.transactions, "is_fenced", False):
@@ -143,7 +144,7 @@ class Closing:
         return end is not None and until is not None and bool(self._table.window.stale(end, until))
 
     async def _until(self, partition: int) -> float | None:
-        """The partition's time, at most the machine's; None if no window is due."""
+        """The partition's time, at most the machine's time; None if no window is due."""
         clock, reached = self._clock(), self.times.time(partition)
         if reached is not None and self._is_due(partition, min(clock, reached)):
             return min(clock, reached)
@@ -155,7 +156,7 @@ class Closing:
         return None
 
     async def _close_some(self, partition: int, until: float) -> bool:
-        """Close some windows as part of one record; returns whether more may be due."""
+        """Close some windows as part of one record; return whether more may be due."""
         if not self._is_here(partition) or not self._is_due(partition, until):
             return False
         end, sources = self.windows.first(partition), self.sources.of(partition)
@@ -164,15 +165,15 @@ class Closing:
         committed = self._app.consumer._committed_offset
         source = max(sources, key=lambda tp: (committed.get(tp) or 0, tp))
         if self._app.in_transaction and not committed.get(source):
-            return False  # a transaction is committed with an offset
+            return False  # a transaction can be committed only with an offset
         with self._under_way(source, committed.get(source) or 0) as event:
             return await self._close(self.windows.some(partition, end, MOST), partition, event)
 
     @contextmanager
     def _under_way(self, source: TP, committed: int) -> Iterator[_Close]:
-        """Act as if the last committed record were under way: commits and revocations wait."""
+        """Mark the last committed record as unfinished, so that commits and revocations wait."""
         consumer = self._app.consumer
-        # aiokafka commits offsets of its own kind of partition only.
+        # aiokafka commits offsets only for its own partition type.
         place, offset = TopicPartition(*source), max(0, committed - 1)
         message = Message(
             source.topic, source.partition, offset, self._clock(), 0, None, None, None, None, tp=place,
@@ -200,14 +201,14 @@ class Closing:
                 consumer.record_ended(source)
 
     async def _close(self, keys: list[Key], partition: int, event: _Close) -> bool:
-        """Call the app for each row and delete the rows; returns whether all windows are closed."""
+        """Call ``on_window_close`` for each row, delete the rows; return whether all are closed."""
         table, told = self._table, list[Key]()
         for key in keys:
             if not self._is_here(partition):
                 break
             self._late.discard(key)
             value = table.data.get(key)
-            if value is None:  # deleted by code that bypasses the table
+            if value is None:  # code that bypasses the table has deleted the row
                 self.windows.discard(key, partition)
                 continue
             event.key, event.value = key, value
@@ -216,8 +217,8 @@ class Closing:
             except ProducerSendError:
                 if self._is_here(partition):
                     raise
-                # Fenced or revoked meanwhile: the transaction is aborted, and the next owner closes
-                # the window.
+                # The partition was fenced or revoked meanwhile: the transaction is aborted, and the
+                # next owner closes the window.
                 logger.info("Table %s: window %s stays open", table.name, key)
                 return False
             if self._app.in_transaction:
@@ -248,8 +249,8 @@ class Closing:
     def _delete(self, keys: Iterable[Key]) -> bool:
         """Delete rows, except rows just changed by a late record: their windows close again.
 
-        Returns False if the source was revoked despite the record under way: the next owner closes
-        these windows.
+        Returns False if the source was revoked although its record counts as unfinished: the next
+        owner closes these windows.
         """
         table, event = self._table, _current_event.get()()
         if event is None or event.message.tp not in self._app.consumer.assignment():
@@ -262,4 +263,4 @@ class Closing:
 
 
 class _Close(Event):  # type: ignore[misc]
-    """The event under way while windows are closed."""
+    """The event of the record that counts as unfinished while windows are closed."""

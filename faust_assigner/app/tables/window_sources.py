@@ -17,19 +17,22 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds that the fetcher gets to hand over its records when a partition's end is reached.
+#: Seconds that the fetcher has to hand over its records after a partition's end is reached.
 HANDED_OVER_S = 2.0
 LOOK_S = 0.02
 
 
 class WindowSources:
-    """The sources of one table; ``times`` knows the topics whose records have changed it."""
+    """The sources of one table; ``times.topics`` are the topics whose records have changed it."""
 
     def __init__(self, app: App, table: Table, times: Times) -> None:
         self._app, self._table, self._times = app, table, times
 
     def of(self, partition: int) -> list[TP]:
-        """The processed source partitions whose topics changed the table; before a change, all candidates."""
+        """Return the processed source partitions of this number whose topics changed the table.
+
+        Before the first change, return all candidates.
+        """
         consumer, topics = self._app.consumer, self._app.tables.changelog_topics
         count = consumer.topic_partitions(self._table.changelog_topic.get_topic_name())
         found = sorted(
@@ -42,7 +45,7 @@ class WindowSources:
         return [tp for tp in found if tp.topic in self._times.topics] or found
 
     async def are_at_their_end(self, partition: int) -> bool:
-        """Whether all existing records have been processed and committed."""
+        """Whether all existing records of the sources have been processed and committed."""
         consumer = self._app.consumer
         sources = self.of(partition)
         try:
@@ -55,7 +58,7 @@ class WindowSources:
                 await asyncio.sleep(LOOK_S)
                 waited += LOOK_S
             return await self._is_read(sources) and self._is_committed(sources)
-        except Exception as error:  # a partition revoked meanwhile, or a silent broker
+        except Exception as error:  # the partition is revoked, or the broker does not answer
             logger.debug(
                 "%s-%d: could not read its end offset: %r", self._table.name, partition, error
             )

@@ -1,10 +1,10 @@
-"""The time of each partition of a windowed table; pure.
+"""The time of each partition of a windowed table. Pure: no I/O.
 
 A partition's time is the latest timestamp of its committed records. Uncommitted records do not
-count: a record processed again after a crash is not late for a closed window. If no record is left,
-time advances from the newest record with the machine's clock. If no record has arrived since the
-assignment, the machine's clock counts once the partition has been here for as long as windows are
-kept.
+count, so that a record processed again after a crash is never late for a closed window. If no
+record is left, the time advances from the newest record with the machine's clock. If no record has
+come since the assignment, the worker waits for as long as windows are kept. Then the partition's
+time is the machine's clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Times:
         self._committed: dict[TP, int] = {}
         #: Partition -> the latest timestamp, committed or not, and when it was reached.
         self._newest: dict[int, tuple[float, float]] = {}
-        #: Partition -> the time since which it has been here.
+        #: Partition -> the monotonic time since which this worker waits for its first record.
         self._since: dict[int, float] = {}
         #: Topics whose records have changed the table.
         self.topics: set[str] = set()
@@ -69,7 +69,7 @@ class Times:
     ) -> float | None:
         """The time of a partition with all records processed and committed; None while unknown.
 
-        ``clock`` is the machine's; ``patience_s`` is the wait for a partition's first record.
+        ``clock`` is the machine's time; ``patience_s`` is the wait for a partition's first record.
         """
         if partition in self._newest:
             timestamp, at = self._newest[partition]
@@ -81,7 +81,7 @@ class Times:
         return self._last.get(source, -1) < self._committed.get(source, 0)
 
     def forget(self, partition: int) -> None:
-        """Forget the partition: it is revoked, or begins again at its committed offset."""
+        """Forget the partition, which is revoked or begins again at its committed offset."""
         for book in (self._times, self._newest, self._since):
             book.pop(partition, None)
         for source in [source for source in self._last if source.partition == partition]:

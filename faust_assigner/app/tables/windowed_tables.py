@@ -1,4 +1,4 @@
-"""The windowed tables of an app: prepared when a table is added, informed of rounds and commits."""
+"""Prepares an app's windowed tables; passes rebalances and commits on to the closing of windows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def install(app: App, table: Table) -> Closing | None:
-    """Have ``table`` close its windows, if any; not for sets or tables with other writers."""
+    """Install and return the closing of windows; None for sets and tables with other writers."""
     table._new_changelog_topic = partial(_kept_longer, app, table, table._new_changelog_topic)
     call = table.on_window_close
     table.on_window_close = partial(_never_without_a_value, call)
@@ -42,8 +42,8 @@ def _kept_longer(
 ) -> TopicT:
     """Make the changelog's topic with a longer retention than Faust's, which is ``expires``.
 
-    With Faust's retention the broker removes windows that are still open while a group is stopped
-    for so long.
+    If a group is stopped for longer than Faust's retention, the broker removes windows that are
+    still open.
     """
     if retention is None and table.window is not None and table.window.expires:
         retention = want_seconds(table.window.expires) + read_or_default(app, WINDOW_RETENTION_S)

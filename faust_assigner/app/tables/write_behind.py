@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from faust.types.tuples import FutureMessage
     from yarl import URL
 
-#: Most waiting changes of all tables of a worker.
+#: The maximum number of waiting changes of all tables of a worker.
 MOST_CHANGES = 100_000
 
 
 def usage_of(app: AppT) -> Usage:
-    """The usage of all overlays of the app; the same object at each call."""
+    """The memory usage of all overlays of the app; the same object at each call."""
     usage: Usage | None = vars(app.tables).get("overlay_usage")
     if usage is None:
         usage = app.tables.overlay_usage = Usage(read_or_default(app, OVERLAY_BYTES), MOST_CHANGES)
@@ -41,7 +41,7 @@ def usage_of(app: AppT) -> Usage:
 
 
 def take_care_of(table: CollectionT) -> None:
-    """Have the table make our store instead of a RocksDB store; call before its first store."""
+    """Make the table create our store instead of a RocksDB store; call before its first store."""
     table._new_store_by_url = partial(_new_store, table, table._new_store_by_url)
     if isinstance(table, SetTable):
         table._new_store = partial(_whole, table, table._new_store)
@@ -72,10 +72,10 @@ def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> o
 
 
 def begin(table: Table, store: WriteBehindStore) -> None:
-    """Let ``store``, just made for ``table``, hold changes back if possible.
+    """Let the new ``store`` of ``table`` hold changes back, if the setting and the store allow it.
 
-    Under ``exactly_once`` the setting is ignored: without an overlay, rows would keep the changes
-    of aborted transactions.
+    Under ``exactly_once`` the setting ``OVERLAY`` is ignored: without an overlay, rows would keep
+    the changes of aborted transactions.
     """
     app = table.app
     wanted = app.in_transaction or read_or_default(app, OVERLAY)
@@ -97,8 +97,8 @@ def _send(
     **kwargs: object,
 ) -> Any:
     if partition is None:
-        # Faust asks the producer, which knows only topics that it has sent to; none under
-        # transactions.
+        # Faust asks the producer for the partition. The producer knows only topics that it has sent
+        # to, and under transactions no topic.
         raw, _ = table.changelog_topic.prepare_key(key, table.key_serializer)
         partition = table.app.consumer.key_partition(table.changelog_topic.get_topic_name(), raw)
     record = send(partition, key, *args, **kwargs)
@@ -107,7 +107,7 @@ def _send(
 
 
 def overlaid(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
-    """Changelog and store of each table whose rows wait for their changelog."""
+    """Yield the changelog and the store of each table whose changes wait for their changelog."""
     for table in app.tables.values():
         store = store_of(table)
         if isinstance(store, WriteBehindStore) and store.usage is not None:
@@ -115,13 +115,13 @@ def overlaid(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
 
 
 def pause(app: AppT, partitions: Collection[int] | None = None) -> None:
-    """Flush the acknowledged changes, then pause until ``resume()``; default: all partitions."""
+    """Flush the acknowledged changes, then pause until ``resume()``; by default for all."""
     for _, store in overlaid(app):
         store.flushing.pause(partitions)
 
 
 def hold(app: AppT) -> None:
-    """Flush no changes until ``resume()``: files cannot be written, or are about to be replayed."""
+    """Flush no changes until ``resume()``, since files cannot be written or will be replayed."""
     for _, store in overlaid(app):
         store.flushing.hold()
 
@@ -133,7 +133,7 @@ def discard(app: AppT) -> None:
 
 
 def keep(app: AppT, actives: Collection[TP], complete: Collection[TP]) -> None:
-    """Discard all changelog partitions but ``actives``; resume those that are ``complete``."""
+    """Discard the changes of all partitions but ``actives``; resume the ``complete`` partitions."""
     for topic, store in overlaid(app):
         store.flushing.discard([p for p in store.overlays if TP(topic, p) not in actives])
     resume(app, complete)

@@ -30,7 +30,7 @@ class HeldRecords:
         self._held: dict[str, asyncio.Event] = {}
 
     def hold(self, transactional_id: str) -> None:
-        """Hold back new records of the transaction until its share is closed."""
+        """Hold back new records of the transaction until ``release()``."""
         self._held.setdefault(transactional_id, asyncio.Event())
 
     def holds(self, transactional_id: str) -> bool:
@@ -55,8 +55,9 @@ class HeldRecords:
     async def wait_for_commit(self, event: EventT[object]) -> None:
         """Wait while a commit waits for the records before this record.
 
-        If a partition's records are processed concurrently, there may never be a moment between two records.
-        A record that the commit waits for passes: several agents read a topic, and an agent may lag behind.
+        If a partition's records are processed concurrently, without this wait some record might be half
+        processed at every moment, and no commit could begin. A record that the commit itself waits for
+        passes: several agents read a topic, and one of them may not have processed the record yet.
         """
         message = event.message
         transactional_id = self._id_of(message.tp)
@@ -74,11 +75,11 @@ class HeldRecords:
             self._held[transactional_id] = asyncio.Event()
 
     def release(self, transactional_id: str) -> None:
-        """Let the transaction's new records, which were held back, pass."""
+        """Stop holding back the transaction's new records."""
         if (held := self._held.pop(transactional_id, None)) is not None:
             held.set()
 
     def release_all(self) -> None:
-        """Let all records pass."""
+        """Stop holding back records of all transactions."""
         for transactional_id in list(self._held):
             self.release(transactional_id)

@@ -3,8 +3,8 @@
 The id consists of the application id, the number of the co-partitioned group and the partition number: the
 topics of a task share one transaction. A rolling deploy that adds or removes an agent merges or splits
 groups, which gives some partitions a different id. Kafka fences the producer of an id as soon as a different
-member starts a producer with that id. Hence two rules: a transaction ends as a whole, and the old member
-stops its producer before the new member starts a producer with the same id.
+member starts a producer with that id. Therefore a transaction ends as a whole. The old member stops its
+producer before the new member starts a producer with the same id.
 """
 
 from __future__ import annotations

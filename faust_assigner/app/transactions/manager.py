@@ -1,10 +1,10 @@
-"""Transactions of whole records under ``exactly_once``: all sends of a record, and the offset after it.
+"""Transactions of whole records under ``exactly_once``: a record's sends are committed with its offset.
 
 Stock Faust has three faults. It sends outside of every transaction if the worker does not consume the
 target topic. It leaves buffered table changes to the next transaction. It commits while a record is half
 processed. docs/explanation/faust-at-a-rebalance.md explains how each fault repeats outputs or loses changes
-at a SIGKILL. Here each send goes into the transaction of its record; ``whole_records.py`` commits between
-two records.
+at a SIGKILL. Here each send joins the transaction of its record; ``whole_records.py`` commits between two
+records.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ logger = get_logger(__name__)
 class PartitionTransactions(TransactionManager):
     """The consumer's TransactionManager: a record's sends join the transaction that commits its offset.
 
-    For each transactional id, ``_shares`` holds the share that takes new sends. During a commit, ``_closed``
-    holds the share that is being committed, and the share in ``_shares`` waits for the end of that commit.
+    A share is the contents of one transaction. For each transactional id, ``_shares`` holds the share that
+    takes new sends. During a commit, ``_closed`` holds the share that is being committed, and the share in
+    ``_shares`` waits for the end of that commit.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -89,7 +90,7 @@ class PartitionTransactions(TransactionManager):
         await self.end(change(before, self._ids).ended)
 
     async def assign(self, assigned: Collection[TP]) -> None:
-        """Begin the transactions of new partitions in ``assigned``; kept ones keep their transactions."""
+        """Begin the transactions of new partitions in ``assigned``; kept partitions keep theirs."""
         before, self._ids = self._ids, {**self.ids_for(assigned), **self._ids}
         await self._producers.begin(change(before, self._ids).begun)
 
@@ -158,7 +159,7 @@ class PartitionTransactions(TransactionManager):
         return await self._sends.send(place, topic, key, value, partition, timestamp, headers)
 
     def note_fence(self, transactional_id: str, error: BaseException) -> bool:
-        """Whether Kafka fenced this producer; if so, give up all partitions and join again."""
+        """Return whether Kafka fenced the producer of this id; if so, give up all partitions and rejoin."""
         if not self._producers.was_fenced(transactional_id, error):
             return False
         if not self.is_fenced:
@@ -177,7 +178,7 @@ class PartitionTransactions(TransactionManager):
 
     @contextmanager
     def within(self, tp: TP) -> Iterator[None]:
-        """Send everything in the block within the closed transaction of ``tp``, if there is one."""
+        """Let all sends in the block join the closed transaction of ``tp``, if there is one."""
         transactional_id = self.id_of(tp)
         share = self._closed.get(transactional_id or "")
         if transactional_id is None or share is None:
@@ -196,7 +197,7 @@ class PartitionTransactions(TransactionManager):
         return {tp: at for share in self._shares.values() for tp, at in share.reached.items()}
 
     def fail(self, tp: TP, error: BaseException) -> None:
-        """Mark the open transaction of ``tp`` as failed: it lacks a send, so it is never committed."""
+        """Mark the open transaction of ``tp`` as failed: a send is missing, so Kafka must not commit it."""
         self.fail_id(self.id_of(tp) or "", error)
 
     def fail_id(self, transactional_id: str, error: BaseException) -> None:
@@ -220,8 +221,9 @@ class PartitionTransactions(TransactionManager):
     async def commit(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
         """Commit the closed transactions, each after all of its sends; return whether all are committed.
 
-        Stock commits in turn. Here all commit at the same time, and the sends of a partition wait for the
-        commit of their own transaction alone: a commit is five requests, and a worker may have many ids.
+        Stock Faust commits one transaction after the other. This method commits all at the same time: a
+        commit is five requests, and a worker may have many ids. The sends of a partition wait for the commit
+        of their own transaction alone.
         """
         closed = dict(self._closed)
         try:
@@ -248,12 +250,12 @@ class PartitionTransactions(TransactionManager):
         offsets: Mapping[TP, int],
         start_new_transaction: bool,
     ) -> bool:
-        """Commit one transaction, flush its table changes, and let the sends of the next one go."""
+        """Commit one transaction, flush its table changes, and release the sends of the next transaction."""
         if share is not None:
             await asyncio.shield(share.tail)
             await share.wait_for_answers(self._producers.end_of(transactional_id))
             if share.error is not None and not self.is_fenced:
-                # Kafka's transaction stays open without the failed send, so it must never be committed.
+                # Kafka's transaction stays open without the failed send: never commit the transaction.
                 self.fail_id(transactional_id, share.error)
                 raise share.error
         if self.is_fenced or (share is not None and share.abandoned):
@@ -289,7 +291,7 @@ class PartitionTransactions(TransactionManager):
     async def abandon(self, *, fenced: bool) -> None:
         """Abort the transactions that the final commit left open; the next owners repeat their records.
 
-        ``fenced``: other members may have owned these partitions meanwhile and fenced these producers.
+        ``fenced`` is true if other members may have owned the partitions meanwhile and fenced the producers.
         """
         self.held.release_all()
         self.app._attachments._pending.clear()

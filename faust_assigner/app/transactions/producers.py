@@ -38,7 +38,8 @@ class TransactionalProducers:
     def separate(self) -> None:
         """Keep the producers of this app apart.
 
-        The driver keeps them on its class: apps in one process would abort each other's transactions.
+        The driver keeps producers in class attributes. With these, apps in one process would abort each
+        other's transactions.
         """
         self._producer._transaction_producers, self._producer._trn_locks = {}, {}
 
@@ -108,7 +109,7 @@ class TransactionalProducers:
         """Whether ``error`` of a call with this id means that Kafka fenced its producer.
 
         Kafka fences the producer in two cases. A different worker has begun with the id while this worker
-        stood still. Or the transaction was open for longer than its timeout. aiokafka raises ProducerFenced
+        was paused. Or the transaction was open for longer than its timeout. aiokafka raises ProducerFenced
         at one call only; other calls raise a different error.
         """
         if isinstance(error, ProducerFenced):

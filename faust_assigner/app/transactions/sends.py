@@ -1,4 +1,4 @@
-"""The sends of records under ``exactly_once``: each goes, in its turn, into its record's transaction."""
+"""Sends records under ``exactly_once``: each send joins its record's transaction, in the order of calls."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from faust_assigner.app.transactions.manager import PartitionTransactions
 
-#: The place of the running task's sends, if the task has a fixed place.
+#: The place (the turn) of the running task's sends, if the task has a fixed place.
 _place: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
 @contextmanager
 def within(transactional_id: str, share: Share) -> Iterator[None]:
-    """Send everything in the block within ``share``, which is closed."""
+    """Let all sends in the block join ``share``, which is closed."""
     token = _place.set(Place(transactional_id, share, share.tail, share.tail))
     try:
         yield
@@ -35,7 +35,7 @@ def within(transactional_id: str, share: Share) -> Iterator[None]:
 
 
 class RecordSends:
-    """The sends of the records of one worker.
+    """Sends the records of one worker.
 
     ``_running`` references the tasks of running sends, so that no task is garbage-collected before its end.
     """
@@ -77,7 +77,7 @@ class RecordSends:
                 raise ProducerSendError(
                     f"The transaction of {place.transactional_id} was abandoned"
                 )
-            # None if the consumer does not know the topic: it requests metadata of its own topics only.
+            # ``known`` is None for other topics: the consumer requests metadata of its own topics only.
             known = transactions.consumer.key_partition(topic, key, partition)
             sent = cast(
                 "asyncio.Future[Any]",
@@ -94,7 +94,7 @@ class RecordSends:
             place.share.sent()
             sent.add_done_callback(partial(self._answered, place.share))
             return sent
-        except Exception as exc:  # aiokafka's IllegalOperation is no KafkaError
+        except Exception as exc:  # not KafkaError: aiokafka's IllegalOperation is none
             if transactions.note_fence(place.transactional_id, exc):
                 raise ProducerSendError(f"{place.transactional_id} was fenced") from exc
             raise

@@ -1,4 +1,4 @@
-"""A share, the contents of one transaction, and the place of a send in its order."""
+"""A share (the contents of one transaction), and the place of a send in the order of its sends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Share:
 
     def __init__(self, transactional_id: str, *, begun: bool) -> None:
         self.transactional_id = transactional_id
-        #: Done once sends may go into Kafka's transaction: at once, or when the previous commit has ended.
+        #: Done once Kafka's transaction accepts this share's sends: at once, or after the previous commit.
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        #: Done once the producer has every send so far. A closed share keeps its last tail.
+        #: Done once the producer has taken all sends so far. The tail of a closed share stays the same.
         self.tail = self.begun
         #: The (store, partition) pairs in which the records of this share have changed rows.
         self.changed: set[tuple[Any, int]] = set()
@@ -24,13 +24,13 @@ class Share:
         self.reached: dict[TP, int] = {}
         #: The number of sent records for which the broker has not answered yet.
         self.unanswered = 0
-        #: Done once ``unanswered`` is 0; None if no commit waits for it.
+        #: Done once ``unanswered`` is 0; None if no commit waits for the answers.
         self.answered: asyncio.Future[None] | None = None
         #: The error of a failed send or window callback; a share with an error is never committed.
         self.error: BaseException | None = None
         #: Whether Kafka has committed this share; never reset.
         self.committed = False
-        #: Whether this share is neither committed nor sent into from now on; never reset.
+        #: Whether this share was given up: it is never committed and takes no more sends; never reset.
         self.abandoned = False
         if begun:
             self.begin()
@@ -52,7 +52,7 @@ class Share:
             self.answered.set_result(None)
 
     async def wait_for_answers(self, transaction: asyncio.Future[Any] | None) -> None:
-        """Wait for all answers, or until ``transaction`` has failed: aiokafka then keeps its records."""
+        """Wait for all answers or until ``transaction`` has failed: its records then get no answer."""
         if self.unanswered:
             self.answered = asyncio.get_running_loop().create_future()
             ends = {self.answered} if transaction is None else {self.answered, transaction}

@@ -1,1 +1,1 @@
-"""Learned weights in a running app: where they come from, and when the leader uses them."""
+"""Learned weights in a running app: their sources, and their use by the leader."""

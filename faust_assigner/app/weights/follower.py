@@ -43,7 +43,7 @@ class Follower:
 
     def close(self, wait_s: float = 0.0) -> bool:
         """End the tasks, the sockets and the thread; return whether the thread ended within ``wait_s``."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed already
+        with contextlib.suppress(RuntimeError):  # the loop is already closed
             self._loop.call_soon_threadsafe(self._closing.set)
         if wait_s and self._thread is not threading.current_thread():
             self._thread.join(wait_s)
@@ -96,4 +96,4 @@ class Follower:
 
 
 class WeightsUnreachable(FaustAssignerError):
-    """A source could not be read; the reading is tried again."""
+    """A source could not be read; the follower tries again."""

@@ -50,7 +50,7 @@ Clock: TypeAlias = Callable[[], dt.datetime]
 
 
 class Mode(Enum):
-    """The use of the weights."""
+    """Whether the weights are used, only scored on each decision (shadow), or ignored."""
 
     ON = "on"
     SHADOW = "shadow"

@@ -27,10 +27,10 @@ Found: TypeAlias = bytes | FaustAssignerError | None
 
 
 class Source(Protocol):
-    """Yields the document after a change, the reason for its absence, or None after a time."""
+    """Yields the document after a change, the reason for its absence, or None after some time."""
 
     def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        """Yield an item about every ``poll_s`` seconds or sooner, for ever; close all resources."""
+        """Yield an item about every ``poll_s`` seconds or sooner; close resources at the end."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class TopicSource:
         await consumer.seek_to_beginning(*partitions)
 
     async def _first(self, consumer: AIOKafkaConsumer, poll_s: float) -> bytes | FaustAssignerError:
-        """Return the newest record up to the current ends: any partition may hold it."""
+        """Return the newest record up to the current ends, since any partition may contain it."""
         records: list[ConsumerRecord[bytes, bytes]] = []
         ends = await consumer.end_offsets(consumer.assignment())
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):
