@@ -1,4 +1,4 @@
-"""From a decoded request to the pieces of its answer: handlers, refusals, and long work in threads."""
+"""Answer one request: read its header, decode, call the handler, encode the answer or the error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WAITING_FOR_OTHERS: Final = frozenset((1, 11, 14))
 
 
 class FrameRefused(FaustAssignerError):
-    """A frame breaks a rule: its connection is closed and counted under ``counter``."""
+    """An invalid frame: the broker closes its connection and increments ``counter``."""
 
     def __init__(self, counter: str, why: str) -> None:
         super().__init__(why)
@@ -41,7 +41,10 @@ class FrameRefused(FaustAssignerError):
 
 
 def read_admitted(peer: Peer, frame: bytes) -> RequestHeader:
-    """Read the header of a request. Raises FrameRefused, also for most requests before the log-in."""
+    """Read the header of a request.
+
+    Raises FrameRefused for a malformed header, and for requests that need a log-in first.
+    """
     try:
         header = read_header(frame)
     except MalformedFrame as error:
@@ -53,7 +56,10 @@ def read_admitted(peer: Peer, frame: bytes) -> RequestHeader:
 
 
 def served_api(header: RequestHeader) -> Api | None:
-    """Return the API of a request; None for an unknown version of ApiVersions. Raises FrameRefused."""
+    """Return the API of a request, or None for an ApiVersions request of an unknown version.
+
+    Raises FrameRefused for any other API or version that the broker does not serve.
+    """
     api = APIS.get(header.api_key)
     if api is not None and api.low <= header.api_version <= api.high:
         return api
@@ -65,13 +71,13 @@ def served_api(header: RequestHeader) -> Api | None:
 
 
 def unsupported_answer(header: RequestHeader) -> list[bytes]:
-    """Return the answer to an unknown version of ApiVersions, which has the versions (KIP-511)."""
+    """Return the answer to an ApiVersions request of an unknown version: all served versions (KIP-511)."""
     values = unsupported_version()
     return answers.encode_pieces(API_VERSIONS, 0, header.correlation_id, values)
 
 
 def read_request(header: RequestHeader, frame: bytes, **limits: int) -> Any:
-    """Decode a request. Raises MalformedFrame, NullArray, and LongRequest beyond ``limit`` elements."""
+    """Decode a request. Raises MalformedFrame, NullArray, or LongRequest (more than ``limit`` elements)."""
     return wire.decode_request(header.api_key, header.api_version, frame, header.body, **limits)
 
 
@@ -89,7 +95,7 @@ class RepeatedRequest(NamedTuple):
         return cls(len(frame), frame[: CORRELATION.start], frame[CORRELATION.stop :], answer)
 
     def answer_again(self, frame: bytes) -> bytes | None:
-        """Answer a frame that repeats the request; return None for any other frame, or if this fails."""
+        """Answer a frame that repeats the request; return None for other frames or after an error."""
         if not (
             len(frame) == self.size and frame.endswith(self.rest) and frame.startswith(self.head)
         ):
@@ -120,17 +126,18 @@ async def answer_long(
     frame: bytes,
     stops_waiting: Callable[[], None],
 ) -> Any:
-    """Wait for a place, call ``stops_waiting``, decode a long request in a thread, then answer it.
+    """Decode a long request in a thread, then answer it.
 
-    The number of places limits the memory of decoded requests. A request that waits for other clients gives
-    its place back before its handler runs.
+    The semaphore ``node.line.decoded`` limits the memory of decoded requests. ``stops_waiting`` is called
+    when the request has the semaphore, or after ANSWER_TIMEOUT_S without it. A request that waits for other
+    clients releases the semaphore before its handler runs.
     """
     decoded = node.line.decoded
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             await decoded.acquire()
     except TimeoutError as late:
-        if api.key == PRODUCE:  # perhaps with acks=0: its producer reads no answer
+        if api.key == PRODUCE:  # a producer with acks=0 reads no answer
             return CLOSE
         return await answer_error(node, peer, header, None, late)
     finally:
@@ -147,7 +154,7 @@ async def answer_long(
 
 
 async def answer(node: Node, peer: Peer, api: Api, header: RequestHeader, request: Any) -> Any:
-    """Return the pieces of the answer's frame, NO_RESPONSE or CLOSE. Errors become answers, too."""
+    """Return the pieces of the answer's frame, NO_RESPONSE or CLOSE. Exceptions become error answers."""
     call = Call(
         node,
         header.api_version,
@@ -174,7 +181,7 @@ async def answer(node: Node, peer: Peer, api: Api, header: RequestHeader, reques
 async def answer_error(
     node: Node, peer: Peer, header: RequestHeader, request: Any, error: Exception
 ) -> list[bytes]:
-    """Refuse a request whose handling raised an exception; count and log it."""
+    """Return the error answer to a request that raised an exception; count and log the exception."""
     code, counter = REFUSALS.get(type(error), (ErrorCode.unknown_server_error, "requests_failed"))
     node.counters[counter] += 1
     level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO

@@ -1,4 +1,4 @@
-"""Encode responses: values by kio's field names -> bytes, in any version and without needless copies."""
+"""Encode responses of all versions: values by kio's field names become bytes, mostly without copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kio.static.constants import uuid_zero
 
 
 class Chain:
-    """Opaque bytes of an answer as a sequence of parts, which are never joined."""
+    """Opaque bytes of an answer as a sequence of parts; joining the parts would copy them."""
 
     __slots__ = ("parts", "size")
 
@@ -111,9 +111,9 @@ def _implicit_default(item: Field[Any], is_array: bool) -> Any:
 
 
 def encode_response(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
-    """Return a whole response frame with the correlation id 0, its size first.
+    """Return a whole response frame, including its size, with the correlation id 0.
 
-    Omits fields that the version does not have.
+    Values of fields that the version lacks are ignored.
     """
     return b"".join(encode_pieces(api_key, version, 0, values))
 
@@ -138,7 +138,10 @@ def _writing(api_key: int, version: int) -> tuple[bool, Build, Callable[[Any, An
 
 
 def is_long(values: Any, elements: int, size: int) -> bool:
-    """Whether an answer exceeds ``elements``, or ``size`` opaque bytes; stops as soon as it does."""
+    """Whether an answer has more than ``elements`` elements, or more than ``size`` bytes and characters.
+
+    Cost: the count stops at the first limit that is exceeded.
+    """
     waiting = [values]
     while waiting:
         value = waiting.pop()

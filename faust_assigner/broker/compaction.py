@@ -1,4 +1,4 @@
-"""Compaction in the background: find the partitions that are due, and clean them in a thread."""
+"""Compact topics in the background: find the due partitions, and clean these in a thread."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Compaction:
     async def clean_all(self) -> int:
         """Compact the partitions that are due now, the dirtiest first; return the bytes freed.
 
-        Raises the first failure, after all other partitions.
+        After a failure, the other partitions are still compacted. Then the first failure is raised.
         """
         due: list[tuple[float, int, Topic, PartitionLog]] = []
         for number, (topic, log) in enumerate(self._compacted()):

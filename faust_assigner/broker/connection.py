@@ -4,7 +4,7 @@ While an answer is pending (a parked join, a long poll), the connection serves n
 that breaks a rule closes its own connection, is counted in ``Node.counters`` and affects no other peer. A
 whole frame waits for the turn of its lane (``scheduler``). Short requests are decoded, handled and answered
 at once. Long requests are decoded, and long answers encoded, in a thread; long handlers run in slices
-(``throttle``). A frame that repeats the previous one, as heartbeats do, is answered without decoding.
+(``throttle``). A frame that repeats the previous frame, as heartbeats do, is answered without decoding.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INSIDE: Final = Listener(PLAINTEXT, "127.0.0.1", 0)
 
 
 class Connection(asyncio.Protocol):
-    """One peer. ``_pending`` is the future of an unsent answer; if None, the next frame may be served."""
+    """The connection of one peer. ``_pending`` is the future of an unsent answer; None between answers."""
 
     def __init__(self, server: BrokerServer, listener: Listener = INSIDE) -> None:
         self._server = server
@@ -61,8 +61,8 @@ class Connection(asyncio.Protocol):
     # -- callbacks of asyncio --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the peer, or close the connection if the broker or its address has too many."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is no subclass
+        """Admit the peer; close the connection if the broker or the address has too many connections."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not a subclass
         self.peer = peer_of(transport, self._listener, self._node)
         if not self._server.admit(self):
             self.close("connections_refused", "too many connections")
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_owed(self) -> bool:
-        """Whether a frame waits for its turn or a produce request runs; other answers have no reader."""
+        """Whether a frame waits or a produce request runs: both must finish before the connection closes."""
         return self._in_lane or (self._pending is not None and self._pending_key == PRODUCE)
 
     def pause_writing(self) -> None:
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         if self.is_closing:
             return
         frame = self._frames.take(self._loop.time())
-        self._hold(0)  # progress: the bytes that remain count as held from now
+        self._hold(0)  # a frame is served, so the time of the remaining held bytes starts again
         try:
             if not self._serve_again(frame):
                 self._serve(frame)
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
             self.finish()
 
     def _serve_again(self, frame: bytes) -> bool:
-        """Answer a frame that repeats the previous request; return False if it does not."""
+        """Answer a frame that repeats the previous request; return False for any other frame."""
         answer = None if self._previous is None else self._previous.answer_again(frame)
         if answer is None:
             return False
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
         except LongRequest:
-            self._undecoded = len(frame)  # held from the end of this turn on
+            self._undecoded = len(frame)  # counted as held bytes until ``_stop_waiting``
             long = answering.answer_long(node, peer, api, header, frame, self._stop_waiting)
             self._wait(self._loop.create_task(long), header)
         except NullArray as error:

@@ -78,7 +78,7 @@ class EmbeddedBroker:
 
     @property
     def server(self) -> BrokerServer:
-        """The running listener."""
+        """The running server, which accepts the connections."""
         if self._server is None:
             raise RuntimeError("the broker is not running")
         return self._server
@@ -91,7 +91,7 @@ class EmbeddedBroker:
         return self._running_on
 
     async def start(self) -> None:
-        """Start on the running loop."""
+        """Start the broker on the running event loop."""
         node = await asyncio.to_thread(Node, self.settings, self.data, clock=self._clock)
         try:
             server = BrokerServer(node)
@@ -105,7 +105,7 @@ class EmbeddedBroker:
         self._running_on = asyncio.get_running_loop()
 
     async def stop(self) -> None:
-        """Stop, and release port and files. The object can start again, on the same port."""
+        """Stop the broker; release port and files. The broker can start again, on the same port."""
         if self._server is not None:
             await self._server.stop()
             self._server = None
@@ -137,7 +137,7 @@ class EmbeddedBroker:
             self._stop_thread()
 
     def restart(self) -> None:
-        """Stop and start again on the same port and data (``with`` only)."""
+        """Stop the broker, then start it again on the same port and data (``with`` only)."""
         self._run(self.stop())
         self._run(self.start())
 

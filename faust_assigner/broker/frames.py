@@ -1,6 +1,6 @@
-"""The frames of requests in the bytes that a client has sent, and the memory for them.
+"""Cut the received bytes of each client into frames, and limit the bytes that are not served yet.
 
-Each frame has its size in front. All clients share one budget for bytes that are not served yet.
+Each frame begins with its size. All clients share one limit for unserved bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class FrameBuffer(bytearray):
 
     def __init__(self, now: float) -> None:
         super().__init__()
-        #: Since when a frame is incomplete. The timeout of the first frame starts with the connection.
+        #: The time since which a frame is incomplete; None without an incomplete frame. The timeout
+        #: of the first frame starts with the connection.
         self.incomplete_since: float | None = now
 
     def first_api_key(self) -> int:
@@ -32,7 +33,7 @@ class FrameBuffer(bytearray):
         return int.from_bytes(self[4:6], "big")
 
     def has_whole(self, most_bytes: int, clock: Callable[[], float]) -> bool:
-        """Whether the first frame is complete; if it is not, note since when. Raises WrongSize."""
+        """Whether the first frame is complete; if not, start its timeout. Raises WrongSize."""
         if len(self) >= 4:
             (size,) = FRAME_SIZE.unpack_from(self)
             if not 0 < size <= most_bytes:
@@ -44,7 +45,7 @@ class FrameBuffer(bytearray):
         return False
 
     def take(self, now: float) -> bytes:
-        """Remove and return the first frame, which is complete, without its size."""
+        """Remove the first frame, which must be complete; return the frame without its size."""
         end = 4 + FRAME_SIZE.unpack_from(self)[0]
         frame = bytes(memoryview(self)[4:end])
         del self[:end]
@@ -52,12 +53,12 @@ class FrameBuffer(bytearray):
         return frame
 
     def restart_timeout(self, now: float) -> None:
-        """Count the bytes that are left as incomplete from now on."""
+        """Restart the timeout of the remaining bytes, if there are any."""
         self.incomplete_since = now if self else None
 
 
 class HeldBytes(Generic[P]):
-    """Bytes that each peer has sent and the broker has not served yet, the longest held first."""
+    """The number of unserved bytes of each peer; the peer with the longest wait is first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -65,7 +66,10 @@ class HeldBytes(Generic[P]):
         self._total = 0
 
     def hold(self, peer: P, size: int) -> list[P]:
-        """Set the held bytes of a peer; remove and return the peers beyond the limit. Cost O(1)."""
+        """Set the number of unserved bytes of a peer; remove and return the oldest peers beyond the limit.
+
+        Cost: O(1), amortized.
+        """
         before = self._sizes.get(peer, 0)
         if size == before:
             return []

@@ -1,4 +1,4 @@
-"""The regular chores of a broker: retention, expiry of offsets and transactional ids, compaction."""
+"""The periodic chores of a broker: retention, expiry of offsets and transactional ids, compaction."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def repeat(line: HandlerQueue, interval_ms: int, chore: Callable[[], Itera
 def retain(node: Node) -> Iterator[int]:
     """Delete batches past retention.ms or over retention.bytes if cleanup.policy has 'delete'.
 
-    Yields the number of deleted records, partition by partition.
+    Forgets idle producers, too. Yields the number of deleted records of each partition.
     """
     now = node.clock()
     for topic in list(node.catalogue):
@@ -77,7 +77,10 @@ def expire(node: Node) -> Iterator[int]:
 
 
 def expire_offsets(groups: GroupService, retention_ms: int) -> Iterator[int]:
-    """Apply KIP-211; yield each group's number of expired offsets. Deletes empty groups without any."""
+    """Delete expired offsets (KIP-211); yield the number for each group.
+
+    Empty groups that have no offsets are deleted, too.
+    """
     for group in list(groups):
         expired = groups.books.expire(group, retention_ms)
         waited_for = isinstance(group, ClassicGroup) and group.roster.pending

@@ -1,9 +1,9 @@
-"""Kafka's internal topics, which clients see in metadata: they exist here, and are always empty.
+"""Kafka's internal topics, which clients see in metadata. In this broker, they are always empty.
 
 Kafka keeps committed offsets and the states of transactions in two compacted topics. This broker keeps both
-in its store. Clients still look for the topics: user interfaces hide them, and a consumer by a regular
-expression excludes them by their flag. Like Kafka, the broker creates a topic when the first client looks up
-a coordinator. Reads find no record; Produce and DeleteRecords get INVALID_TOPIC_EXCEPTION.
+in its store. Clients still look for the topics: user interfaces hide them, and a consumer with a regular
+expression excludes topics with the internal flag. Like Kafka, the broker creates a topic when the first
+client looks up a coordinator. Reads find no record; Produce and DeleteRecords get INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONFIGS: Final = {
 
 
 def is_internal(name: str) -> bool:
-    """Return whether clients get the internal flag for a topic, as Kafka sets it: by the name alone."""
+    """Whether clients get the internal flag for a topic; as in Kafka, only the name decides."""
     return name in _CONFIGS
 
 

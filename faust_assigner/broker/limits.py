@@ -14,31 +14,31 @@ MAX_GROUP_ID: Final = 1_024  # bytes
 MAX_OFFSETS_PER_GROUP: Final = 200_000
 MAX_PRODUCERS_PER_PARTITION: Final = 10_000
 MAX_ACLS: Final = 10_000
-MAX_CREDENTIALS: Final = 20_000  # a user has one for each SCRAM mechanism
-MAX_TRANSACTIONAL_IDS: Final = 100_000  # at the limit, a new id replaces the longest idle one
-MAX_ARRAY_ELEMENTS: Final = 250_000  # of one request, nested arrays included
-MAX_WAITING_PARTITIONS: Final = 1_000_000  # of all fetches that wait for records
+MAX_CREDENTIALS: Final = 20_000  # a user has one credential for each SCRAM mechanism
+MAX_TRANSACTIONAL_IDS: Final = 100_000  # at the limit, a new id replaces the longest idle id
+MAX_ARRAY_ELEMENTS: Final = 250_000  # in one request, including nested arrays
+MAX_WAITING_PARTITIONS: Final = 1_000_000  # in all fetches that wait for records
 MAX_PROTOCOLS_PER_MEMBER: Final = 1_000
 MAX_LEAVERS: Final = 20_000  # members in one LeaveGroup request
 MAX_STRING_BYTES: Final = 32_767  # the longest string that every version of an answer can encode
 INLINE_ELEMENTS: Final = 500  # longer requests and answers are decoded and encoded in a thread
 INLINE_BYTES: Final = 2 * 2**20  # answers with more opaque bytes are encoded in a thread
-MAX_ANSWER_BYTES: Final = 64 * 2**20  # of one answer without its record batches (fetch.max.bytes)
-ANSWER_TIMEOUT_S: Final = 30.0  # as long as clients wait
-MAX_UNPACKED_BYTES: Final = 64 * 2**20  # of one record batch
-INLINE_BATCH_BYTES: Final = 16 * 1024  # larger batches and compressed ones are checked in a thread
-MAX_UNSENT_BYTES: Final = 256 * 2**20  # of all answers that the peers have not read yet
+MAX_ANSWER_BYTES: Final = 64 * 2**20  # in one answer, without record batches: see fetch.max.bytes
+ANSWER_TIMEOUT_S: Final = 30.0  # the usual request timeout of clients
+MAX_UNPACKED_BYTES: Final = 64 * 2**20  # in one decompressed record batch
+INLINE_BATCH_BYTES: Final = 16 * 1024  # larger or compressed batches are checked in a thread
+MAX_UNSENT_BYTES: Final = 256 * 2**20  # in all answers that the peers have not read yet
 MOST_UNSENT_BYTES: Final = (
     2 * MAX_UNSENT_BYTES
-)  # beyond, the peers that read nothing for longest are closed
-SMALLEST_ANSWER_BYTES: Final = 64 * 1024  # for records in an answer, even at MAX_UNSENT_BYTES
+)  # above this limit, the peers that read nothing for the longest time are disconnected
+SMALLEST_ANSWER_BYTES: Final = 64 * 1024  # room for records in an answer, even at MAX_UNSENT_BYTES
 CACHED_METADATA_BYTES: Final = 32 * 2**20
-CACHED_BATCH_BYTES: Final = 64 * 2**20  # of the latest batches, in memory
+CACHED_BATCH_BYTES: Final = 64 * 2**20  # for the latest batches in memory
 
 FRAME_TIMEOUT_S: Final = (
-    30.0  # for a frame to arrive, from its first byte; for the first frame, from the connect
+    30.0  # time for a whole frame since its first byte; for the first frame, since the connect
 )
-WRITE_STALL_TIMEOUT_S: Final = 120.0  # for a peer that does not read its answers
+WRITE_STALL_TIMEOUT_S: Final = 120.0  # then a peer that does not read its answers is disconnected
 
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -9,7 +9,7 @@ from faust_assigner.broker import limits
 
 
 class MetadataCache:
-    """Answers by request, each made once per version of the catalogue; at most 32 MiB."""
+    """At most 32 MiB of answers by request, valid for one version of the catalogue."""
 
     def __init__(self, version: Callable[[], int]) -> None:
         self._version = version
@@ -19,7 +19,7 @@ class MetadataCache:
         self._bytes = 0
 
     async def get(self, key: object, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return the answer of ``key``, made by ``make`` if it is not kept.
+        """Return the answer of ``key``; call ``make`` if the answer is not cached.
 
         Concurrent requests for the same key wait for one result.
         """

@@ -1,4 +1,4 @@
-"""``--metrics-port``: the broker's metrics for Prometheus, on loopback.
+"""The broker's metrics for Prometheus, at ``--metrics-port`` of the loopback address.
 
 A scrape takes one snapshot on the event loop and formats it in a separate thread. Names of groups, members
 and topics are never labels, because clients could create any number of them.

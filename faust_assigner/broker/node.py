@@ -49,7 +49,7 @@ from faust_assigner.coordinator.transactions import TransactionLimits
 logger = logging.getLogger(__name__)
 PRODUCER_ID_BLOCK = 1_000
 READERS = 4
-TRANSACTION = "transaction"  # the kind of alarm that a transaction sets
+TRANSACTION = "transaction"  # the kind of timer that a transaction sets
 T = TypeVar("T")
 
 
@@ -74,7 +74,7 @@ class Node:
         clock: Callable[[], int] | None = None,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open the store; ``progress`` is called repeatedly meanwhile, and aborts the start by raising.
+        """Open the store. ``progress`` is called repeatedly; if it raises, the start is aborted.
 
         A ``clock`` (ms) replaces both the wall clock and the clock of the timers.
         """
@@ -87,14 +87,14 @@ class Node:
         self._addresses: dict[str, tuple[str, int]] = {}
         self.peer_log = RateLimitedLog()
         self.line = HandlerQueue()
-        # One thread: pure Python, so a second one would only compete with the loop for the GIL.
+        # One thread, because a second thread of pure Python would only compete for the GIL.
         self._crunching = ThreadPoolExecutor(1, "broker-crunch")
         self._reading = ThreadPoolExecutor(READERS, "broker-disk")
         self._targets = TargetComputer()
         self.flushing = Flushing(self.store, self.aside)
-        self.fetch_sessions: WeakSet[object] = WeakSet()  # each session's connection keeps it alive
-        self.unsent_bytes = 0  # of answers that the peers have not read yet
-        self.waiting_partitions = 0  # of all fetches that wait for records
+        self.fetch_sessions: WeakSet[object] = WeakSet()  # a connection keeps its session alive
+        self.unsent_bytes = 0  # in all answers that the peers have not read yet
+        self.waiting_partitions = 0  # in all fetches that wait for records
         self.metadata_cache = MetadataCache(lambda: self.catalogue.version)
         self.group_timers = GroupTimers(self.timer, self._fire)
         self.space = DiskSpace(self.store, self.aside)
@@ -184,7 +184,7 @@ class Node:
     # -- addresses -------------------------------------------------------------------------------
 
     def listen_on(self, host: str, port: int, protocol: str = PLAINTEXT) -> None:
-        """Add an address at which this broker listens; the first one becomes the node's own."""
+        """Add an address at which this broker listens; the first address becomes the node's own."""
         if not self._addresses:
             self.host, self.port = host, port
         self._addresses[protocol] = (host, port)
@@ -200,7 +200,7 @@ class Node:
     # -- threads ---------------------------------------------------------------------------------
 
     def crunch(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run long pure Python in its own thread; it must not use state that the loop changes."""
+        """Run long pure Python work in a thread. The work must not use state that the loop changes."""
         return asyncio.get_running_loop().run_in_executor(self._crunching, work)
 
     def aside(self, work: Callable[[], T]) -> asyncio.Future[T]:
@@ -208,7 +208,7 @@ class Node:
         return asyncio.get_running_loop().run_in_executor(self._reading, work)
 
     def close(self) -> None:
-        """Stop timers and chores, release the store."""
+        """Stop timers, chores and threads; close the store."""
         for chore in self._chores:
             chore.cancel()
         self.group_timers.close()
@@ -226,7 +226,7 @@ class Node:
         return topic.configs.get(name, self.defaults[name])
 
     def room_for_answer(self) -> int:
-        """Return the bytes of records that the next answer may have: fewer while peers do not read."""
+        """Return the limit of record bytes in the next answer, which is lower while peers read slowly."""
         return max((limits.MAX_UNSENT_BYTES - self.unsent_bytes) // 4, limits.SMALLEST_ANSWER_BYTES)
 
     def rules(self, topic: Topic, now_ms: int) -> Rules:

@@ -16,7 +16,7 @@ _TABLE: Final = re.compile(re.escape(_APIS) + r"(\|.*\n)*")
 
 
 def renewed(text: str) -> str:
-    """Return the page with its tables of settings and of APIs made anew."""
+    """Return the page with new tables of settings and APIs."""
     text = page.renewed(text, SETTINGS.values(), lambda setting: f"`{setting.name}`")
     rows = "".join(f"| {one.name} | {one.key} | {one.low}-{one.high} |\n" for one in APIS.values())
     return _TABLE.sub(lambda _: _APIS + rows, text)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 class Peer:
     """One client.
 
-    ``protocol`` is its listener's. ``address`` is the client's, ``local_host`` the one to which it connected.
-    ``certified`` is the principal of its TLS certificate. ``gate`` is its log-in, None on a listener without
-    SASL. ``created_groups`` counts the existing groups that its requests created.
+    ``protocol`` is the listener's protocol. ``address`` is the client's address, and ``local_host`` the
+    broker's address to which the client connected. ``certified`` is the principal in the client's TLS
+    certificate. ``gate`` is the log-in, or None on a listener without SASL. ``created_groups`` counts the
+    existing groups that the client's requests created.
     """
 
     protocol: str
@@ -41,7 +42,7 @@ class Peer:
 
     @property
     def is_known(self) -> bool:
-        """Whether the client has logged in, or need not."""
+        """Whether the client has logged in or needs no log-in."""
         return self.gate is None or self.gate.is_open
 
 

@@ -1,4 +1,4 @@
-"""Log lines about peers, limited per kind: the first few lines, then the count of the omitted ones."""
+"""Log lines about peers, limited per kind: the first few lines, then the number of omitted lines."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 kio reserves memory for any array count that a frame claims: five bytes can end the process. kio also
 refuses unknown tagged fields, but the protocol requires servers to ignore them. So each length and count must
-fit into the remaining bytes, the number of array elements is limited, and unknown tagged fields are noted for
+fit into the remaining bytes. The number of array elements is limited. Unknown tagged fields are noted for
 removal. The pass skips over record batches and other opaque bytes. Cost: O(bytes of the request's structure).
 """
 
@@ -50,7 +50,7 @@ class MalformedFrame(FaustAssignerError, ValueError):
 
 
 class NullArray(FaustAssignerError, ValueError):
-    """A null array where the protocol requires a list; the answer is an error, the connection stays."""
+    """A null array where the protocol requires a list; the broker answers an error, without closing."""
 
 
 class LongRequest(FaustAssignerError):
@@ -67,7 +67,10 @@ class Walk:
     cuts: list[tuple[int, int, bytes]] | None = None
 
     def count(self, number: int, minimum: int, position: int) -> None:
-        """Admit an array of ``number`` elements of at least ``minimum`` bytes each."""
+        """Count an array of ``number`` elements of at least ``minimum`` bytes each.
+
+        Raises MalformedFrame for too few remaining bytes or too many elements, or LongRequest.
+        """
         self.elements += number
         if number * minimum > len(self.data) - position or self.elements > MAX_ARRAY_ELEMENTS:
             raise MalformedFrame(
@@ -136,7 +139,7 @@ def _length_prefixed(width: int, *, compact: bool) -> Shape:
         return end
 
     def skip_short(walk: Walk, position: int, count: int) -> int:
-        """Skip many values; most lists of names have lengths of one byte, so these are inlined."""
+        """Skip many values. Lengths of one byte are inlined, because most names in lists are short."""
         data, size = walk.data, len(walk.data)
         for _ in range(count):
             if position < size and 0 < (length := data[position]) < 0x80:
@@ -206,7 +209,7 @@ def _field_shape(item: Field[Any], flexible: bool, *, tagged: bool) -> Shape:
 
 
 def tag_section(known: Mapping[int, Shape]) -> Shape:
-    """Return the rule to skip tagged fields, and to note the unknown ones for removal."""
+    """Return the rule to skip tagged fields, and to record unknown tagged fields for removal."""
 
     def skip(walk: Walk, position: int) -> int:
         start = position

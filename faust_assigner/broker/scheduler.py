@@ -5,7 +5,7 @@ each lane for at most SLICE_S, one frame per connection, in order of arrival. Th
 So the first request of a new client waits for a few slices, regardless of the number of heartbeats.
 Heartbeats are served regardless of the amount of produced records.
 
-On a slow machine, frames that arrived in time wait here. Code that expires their senders by the clock
+On a slow machine, frames that arrived in time wait in the lanes. Code that expires their senders by the clock
 therefore calls ``after_arrived`` first.
 """
 
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-SLICE_S: Final = 0.0005  # per lane in one turn of the loop
+SLICE_S: Final = 0.0005  # time for each lane in one turn of the loop
 
 QUESTIONS, WORK, BEATS = range(3)  # the lanes, in the order in which a turn serves them
 _LANES: Final[Mapping[int, int]] = {
@@ -73,7 +73,7 @@ class Scheduler:
     def after_arrived(self, call: Callable[[], None]) -> None:
         """Call ``call`` once the frames that have arrived by now, also in sockets, are served.
 
-        This covers one frame per connection, so the delay is bounded by the connections. Cost O(1).
+        Each connection serves at most one frame before the call, which limits the delay. Cost O(1).
         """
         # The next turn of the loop reads the sockets, before the second of these two calls runs.
         loop = asyncio.get_running_loop()

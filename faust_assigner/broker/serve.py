@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from faust_assigner.broker.metrics import MetricsPort
 
 logger = logging.getLogger(__name__)
-# A full garbage collection over a few hundred thousand partitions blocks the event loop, so it is very rare.
+# Full garbage collections must be rare: with many thousand partitions, each blocks the event loop for long.
 # Garbage collections of young objects are short.
 COLLECT_AFTER: Final = (50_000, 5, 1_000)
 SWITCH_INTERVAL_S: Final = 0.001  # after this time a thread must give the GIL to the event loop

@@ -21,7 +21,7 @@ from faust_assigner.broker.settings import Settings
 
 logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_S: Final = 1.0
-STOP_GRACE_S: Final = 1.0  # for peers to read their last answers
+STOP_GRACE_S: Final = 1.0  # time for peers to read their last answers
 
 EVERYBODY: Final = (
     "%s accepts every client that reaches this machine, without log-in: each client may read, "
@@ -55,7 +55,7 @@ class BrokerServer:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
-        """Listen; return the port of the first listener (a free one for port 0).
+        """Listen; return the port of the first listener. Port 0 means any free port.
 
         Raises OSError if a port is taken, ConfigError if the TLS files are unusable.
         """
@@ -124,23 +124,23 @@ class BrokerServer:
         )
 
     def hold(self, connection: Connection, size: int) -> None:
-        """Set the bytes of a peer that wait for the rest of their frame, for an answer, or to be decoded.
+        """Set the number of a peer's bytes that wait: for the rest of a frame, an answer, or decoding.
 
-        All peers share queued.max.request.bytes. Beyond it, the peers with the longest wait are closed.
+        All peers share queued.max.request.bytes. Above it, the peers with the longest wait are disconnected.
         """
         for oldest in self._held.hold(connection, size):
             oldest.close("frames_over_budget", "frames that wait hold too much memory")
             oldest.abort()
 
     def count_unsent(self, connection: Connection, size: int) -> None:
-        """Set the bytes of answers that a peer has not read; beyond MOST_UNSENT_BYTES, drop peers."""
+        """Set the number of answer bytes that a peer has not read; above MOST_UNSENT_BYTES, drop peers."""
         self.node.unsent_bytes += size - connection.unsent
         connection.unsent = size
         if self.node.unsent_bytes > MOST_UNSENT_BYTES:
             self._drop_stalled()
 
     def _drop_stalled(self) -> None:
-        """Close the peers that have read nothing for longest, until MOST_UNSENT_BYTES is not exceeded."""
+        """Disconnect peers until MOST_UNSENT_BYTES suffices, those that read nothing for longest first."""
         surplus = self.node.unsent_bytes - MOST_UNSENT_BYTES
         stalled = [one for one in self._connections if one.stalled_since is not None]
         for oldest in sorted(stalled, key=lambda one: one.stalled_since or 0.0):
@@ -148,7 +148,7 @@ class BrokerServer:
                 return
             surplus -= oldest.unsent
             if oldest.is_closing:
-                continue  # its bytes are free soon
+                continue  # its bytes are released soon
             oldest.close("answers_over_budget", "its unread answers hold too much memory")
             oldest.abort()
 

@@ -1,4 +1,4 @@
-"""The checks of settings that only make sense together: listeners with their files, limits in their order."""
+"""Check settings that depend on each other: listeners and their files, limits and their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from faust_assigner.errors import ConfigError
 if TYPE_CHECKING:
     from faust_assigner.broker.settings import Settings
 
-#: Two settings, and the wrong order of their values with the words for it.
+#: (setting, comparison that is an error, words for the message, setting to compare with)
 WRONG_ORDERS: Final = (
     ("queued_max_request_bytes", operator.lt, "is below", "socket_request_max_bytes"),
     ("group_min_session_timeout_ms", operator.gt, "is above", "group_max_session_timeout_ms"),
@@ -35,7 +35,7 @@ BOUNDED: Final = ("session_timeout_ms", "heartbeat_interval_ms")
 
 
 def check_together(settings: Settings) -> None:
-    """Check the settings that depend on each other. Raises ConfigError, which names them."""
+    """Check the settings that depend on each other. Raises ConfigError with the names of the settings."""
     _check_listeners(settings)
     super_users(settings.super_users)
     for name in BOUNDED:

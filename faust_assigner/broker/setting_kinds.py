@@ -1,4 +1,4 @@
-"""Kafka's kinds of configs, for the settings of the broker and the configs of topics."""
+"""Kafka's types of configs, for the settings of the broker and the configs of topics."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def whole_number(text: str) -> int:
 
 
 def whole(low: int, high: int) -> ConfigKind[int]:
-    """Accept a whole number from ``low`` to ``high``; an INT if ``high`` fits into one, else a LONG."""
+    """Accept a whole number from ``low`` to ``high``. The config type is INT if ``high`` fits, else LONG."""
 
     def parse(text: str) -> int:
         value = whole_number(text)

@@ -1,7 +1,7 @@
 """The broker's settings, under Kafka's own names (``num.partitions``), typed and bounded.
 
-The dataclass below gives the defaults, bounds, help texts and the reference page (``page.py``). An unknown
-name or an invalid value raises :class:`~faust_assigner.errors.ConfigError`, which names both.
+The dataclass below has the defaults, bounds and help texts; ``page.py`` makes the reference page of them.
+Unknown names and invalid values raise :class:`~faust_assigner.errors.ConfigError`, with name and value.
 
 >>> Settings.parse({"num.partitions": "12"}).num_partitions
 12

@@ -1,7 +1,7 @@
 """Run long handlers in slices on the event loop, so that heartbeats do not wait for long lists.
 
-A handler is a coroutine. It runs at once, without a task, until it waits (:func:`start`). The handler calls
-:meth:`Throttle.turn` for every element of a list. This call yields to the loop every few milliseconds, and
+A handler is a coroutine. The handler runs at once, without a task, until it waits (:func:`start`). It calls
+:meth:`Throttle.turn` for every element of a list. ``turn`` yields to the loop every few milliseconds, and
 raises an error if the answer exceeds its limit of bytes or of time. At most LONG_AT_A_TIME long handlers
 run concurrently; further long handlers wait in line.
 """
@@ -20,7 +20,7 @@ from faust_assigner.errors import FaustAssignerError
 
 SLICE_S: Final = 0.002
 LONG_AT_A_TIME: Final = 4
-DECODED_AT_A_TIME: Final = 4  # long requests: with its answer, one takes up to 80 MB
+DECODED_AT_A_TIME: Final = 4  # long requests; each takes up to 80 MB, with its answer
 
 
 class AnswerTooLarge(FaustAssignerError):
@@ -28,7 +28,7 @@ class AnswerTooLarge(FaustAssignerError):
 
 
 class HandlerQueue:
-    """The queues for the long handlers of one broker, and for the long requests before their decoding."""
+    """The semaphores of one broker: ``places`` for long handlers, ``decoded`` for long requests."""
 
     def __init__(self) -> None:
         self.places = asyncio.Semaphore(LONG_AT_A_TIME)
@@ -46,7 +46,10 @@ class Throttle:
         self._slice_since = self._since = time.monotonic()
 
     async def turn(self, size: int = 0) -> None:
-        """Count one element of about ``size`` bytes and yield. Raises AnswerTooLarge, TimeoutError."""
+        """Count one element of about ``size`` bytes; yield if the slice is over.
+
+        Raises AnswerTooLarge, TimeoutError.
+        """
         self._bytes += size
         if self._bytes > MAX_ANSWER_BYTES:
             raise AnswerTooLarge(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
@@ -59,7 +62,7 @@ class Throttle:
             raise TimeoutError(f"the answer took more than {self._timeout_s} s")
 
     async def give_way(self) -> None:
-        """Yield to the loop if the slice is over, without a time limit: for work that must complete."""
+        """Yield to the loop if the slice is over, without a time limit. For work that must complete."""
         if time.monotonic() - self._slice_since < SLICE_S:
             return
         if not self._in_line:
@@ -69,7 +72,7 @@ class Throttle:
         self._slice_since = time.monotonic()
 
     def end(self) -> None:
-        """Leave the line at the end of the request."""
+        """Release the place of a long handler at the end of the request."""
         if self._in_line:
             self._in_line = False
             self._line.places.release()

@@ -1,9 +1,9 @@
 """Topic configs: Kafka's names, their types and valid values, and their defaults.
 
-The broker knows all of Kafka's names, because applications set them unasked: Faust sets ``retention.ms`` and
-``cleanup.policy`` on every changelog. docs/reference/broker.md names the configs that change the broker's
-behaviour. All other configs are checked, stored and shown, but have no effect: this broker is one node
-without segment files.
+The broker knows all of Kafka's names, because applications set them by default: Faust sets
+``retention.ms`` and ``cleanup.policy`` on every changelog. docs/reference/broker.md names the configs that
+change the broker's behaviour. All other configs are checked, stored and shown, but have no effect: this
+broker is one node without segment files.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from faust_assigner.broker.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class OfBroker:
-    """A default that is the broker's own setting, by the name of its field."""
+    """A topic config's default that a setting of the broker gives. ``setting`` is a field of Settings."""
 
     setting: str
 
 
-#: Name -> the default of a topic that does not set it, and the valid values.
+#: Name of a topic config -> its default and its valid values.
 TOPIC_CONFIGS: Final[Mapping[str, tuple[str | OfBroker, ConfigKind[object]]]] = {
     "cleanup.policy": (OfBroker("log_cleanup_policy"), CLEANUP_POLICY),
     "compression.gzip.level": ("-1", whole(-1, 9)),

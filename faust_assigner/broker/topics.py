@@ -20,7 +20,7 @@ from faust_assigner.errors import FaustAssignerError
 
 
 class Refused(FaustAssignerError):
-    """A valid request that the broker refuses; has the Kafka error and a message."""
+    """Raised for a valid request that the broker refuses, with the Kafka error and a message."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class Refused(FaustAssignerError):
 
 @dataclass(slots=True)
 class Topic:
-    """One topic. ``configs`` are the explicitly set ones, by Kafka name."""
+    """One topic. ``configs`` are the explicitly set configs, by Kafka name."""
 
     name: str
     topic_id: uuid.UUID
@@ -39,7 +39,7 @@ class Topic:
 
 
 class Catalogue:
-    """All topics by name and by id. ``version`` rises with every change that Metadata would show."""
+    """All topics by name and by id. Each change that Metadata would show increases ``version``."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Catalogue:
         self._restore(progress)
 
     def _restore(self, progress: Callable[[], None]) -> None:
-        """Restore all topics and their logs; ``progress`` may raise."""
+        """Restore all topics and their logs; ``progress`` may raise to stop the start."""
         for key, value in self._store.scan(b"t"):
             saved = json.loads(value)
             self._open(

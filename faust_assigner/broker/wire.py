@@ -68,7 +68,7 @@ def decode_request(
     """
     schema, shape, read = _reading(api_key, version)
     walk = Walk(frame, limit)
-    shape.skip(walk, position)  # trailing bytes are ignored: librdkafka 2.16 sends 3 too many
+    shape.skip(walk, position)  # trailing bytes are ignored: librdkafka 2.16 sends 3 extra bytes
     if walk.cuts:
         frame = _without(frame, walk.cuts)
     try:

@@ -1,4 +1,4 @@
-"""Answers without a group: the group id is unknown, or the group is gone."""
+"""Answers to requests about a group that does not exist or was deleted."""
 
 from __future__ import annotations
 

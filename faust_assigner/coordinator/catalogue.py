@@ -1,6 +1,6 @@
-"""Topics as groups see them: names, 16-byte ids, partition counts, racks. Values, made by the broker.
+"""Topics as groups see them: names, 16-byte ids, partition counts, racks. The broker makes these values.
 
-A group never requests topics: each machine gets a :class:`Catalogue` at its creation and a
+A group never requests topics: each state machine gets a :class:`Catalogue` at its creation and a
 ``CatalogueChanged`` event with each later catalogue.
 """
 
@@ -32,7 +32,7 @@ class Topic:
     racks: tuple[frozenset[str], ...] = ()
 
     def digest(self) -> bytes:
-        """8 bytes that differ after any change of the topic; cost O(partitions with racks)."""
+        """Return 8 bytes that differ after any change of the topic; cost O(partitions with racks)."""
         told = [self.name, self.topic_id.hex(), self.partitions, [sorted(r) for r in self.racks]]
         return blake2b(repr(told).encode(), digest_size=8).digest()
 
@@ -51,7 +51,7 @@ class Catalogue:
     by_name: Mapping[str, Topic] = field(default_factory=dict)
     by_id: Mapping[TopicId, Topic] = field(default_factory=dict)
     digests: Mapping[str, bytes] = field(default_factory=dict)
-    #: The topics that no expression of a client matches. A change of rights makes another catalogue.
+    #: The topics that a client's regular expressions never match. A change of rights makes a new catalogue.
     hidden_from: Hidden = field(default=nothing_hidden, compare=False)
 
     @classmethod
@@ -71,9 +71,9 @@ class Catalogue:
         return self.by_name.keys() & names
 
     def fingerprint(self, names: Iterable[str]) -> int:
-        """Return a number that changes if any of these topics appears, goes, grows, or moves between racks.
+        """Return a number that changes with these topics: their existence, partitions and racks.
 
-        0 if no topic exists. Cost O(names), plus sorting the existing names.
+        Return 0 if no topic exists. Cost O(names), plus sorting the existing names.
         """
         known = sorted(self.existing(frozenset(names)))
         if not known:

@@ -1,6 +1,6 @@
 """The classic group protocol as a pure, table-driven machine: ``step(event, now_ms) -> effects``.
 
-Two literal tables are the whole protocol: ``NEXT`` (in ``states``) has the next state for each cause,
+Two literal tables are the whole protocol. ``NEXT`` (in ``states``) has the next state for each cause.
 ``RULES`` has the rule for each event in each state. The rules are functions in ``join_rules`` and
 ``rules``; the checks of requests are in ``refusals``. The machine reads no clock, draws no random number
 and does no I/O.
@@ -36,8 +36,8 @@ __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "an
 class ClassicGroup(GroupRounds):
     """A classic group. The broker feeds events, applies the effects in order and sends ``Tick`` when due.
 
-    Cost: O(1) per heartbeat, O(log members) per join or follower's sync; O(members) at the end of a phase, at
-    a static member's replacement, and at the leader's assignment. Requests of a client never raise.
+    Cost: O(1) per heartbeat, O(log members) per join or follower's sync. The end of a phase, the replacement
+    of a static member and the leader's assignment cost O(members). Requests of a client never raise.
     """
 
     @classmethod
@@ -88,7 +88,7 @@ class ClassicGroup(GroupRounds):
 
     @property
     def group_type(self) -> GroupType:
-        """A classic group."""
+        """The type of the group, always "classic"."""
         return "classic"
 
     @property
@@ -98,16 +98,16 @@ class ClassicGroup(GroupRounds):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members; unused ids do not count."""
+        """Whether the group has no members. Member ids that were only handed out do not count."""
         return not len(self.roster)
 
     @property
     def is_unproven(self) -> bool:
-        """Whether no member has ever joined; unused ids do not count."""
+        """Whether no member has ever joined. Member ids that were only handed out do not count."""
         return self.is_empty and not self.generation
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics of any member, or None if the group's protocol does not name topics."""
+        """The topics of all members, or None if the group's protocol does not name topics."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         topics: set[str] = set()
@@ -119,7 +119,11 @@ class ClassicGroup(GroupRounds):
         return frozenset(topics)
 
     def retention(self) -> Retention:
-        """Offsets expire from their commit if no member ever joined, else from the last leave."""
+        """Return a function (topic, commit time) -> start of the offset's retention in ms, or None.
+
+        The retention starts at the commit or, in a group whose members have left, at the last leave.
+        None: the offset is in use and does not expire.
+        """
         if self.protocol_type is None:
             return lambda topic, committed_at_ms: committed_at_ms
         if self.state is State.EMPTY:
@@ -130,7 +134,7 @@ class ClassicGroup(GroupRounds):
         )
 
     def describe(self) -> GroupView:
-        """Return the administrator's view; metadata and assignments only while valid."""
+        """Return the administrator's view, with metadata and assignments only in the state Stable."""
         settled = self.state is State.STABLE
         return GroupView(
             self.group_id,
@@ -161,7 +165,7 @@ class ClassicGroup(GroupRounds):
 
     def upgrade(self, event: ev.ConsumerGroupHeartbeat) -> None:
         """Convert the group for a member of KIP-848, or refuse the member."""
-        # A late import: each machine can become the other.
+        # Imported late, because the modules import each other: each machine can become the other.
         from faust_assigner.coordinator.consumer.upgrade import upgrade
 
         outcome = upgrade(self, event, self.now_ms)
@@ -204,7 +208,7 @@ _LIVING: Final[Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]]] = {
     ev.Tick: (rules.tick,) * 4,
     ev.TargetComputed: (rules.nothing,) * 4,
 }
-#: The events of a dead group that are no requests.
+#: The rules of a dead group for events that are not requests.
 _DEAD: Final[Mapping[type[Any], Rule]] = {
     ev.CatalogueChanged: rules.catalogue_changed,
     ev.Saved: rules.saved,

@@ -1,4 +1,4 @@
-"""The effects that a group requests from the broker. Order matters: a save precedes its answers."""
+"""The effects that a group requests from the broker, in order: a save precedes the answers after it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LeaveReply:
 
 @dataclass(frozen=True, slots=True)
 class CommitReply:
-    """Whether a commit's offsets may be stored."""
+    """The answer to CommitOffsets: whether the offsets may be stored."""
 
     token: Token
     error: Code
@@ -98,7 +98,7 @@ class ConsumerHeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class FetchReply:
-    """Whether committed offsets may be read."""
+    """The answer to FetchOffsets: whether committed offsets may be read."""
 
     token: Token
     error: Code
@@ -114,7 +114,7 @@ class SaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class SaveRecords:
-    """Write all of these records or none, in order, and answer with ``Saved``, now or later."""
+    """Write all of these records or none, in order; report the outcome with ``Saved``, now or later."""
 
     records: tuple[Record, ...]
     save_id: int
@@ -122,14 +122,14 @@ class SaveRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceMachine:
-    """Replace the group's machine by this machine."""
+    """Replace the group's state machine by ``group``."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeTarget:
-    """Compute a target assignment and answer with ``TargetComputed``; no request waits for the result."""
+    """Compute a target assignment; report it with ``TargetComputed``. No request waits for the result."""
 
     request_id: int
     spec: GroupSpec

@@ -1,7 +1,7 @@
 """The error codes of the Kafka protocol that group coordination returns.
 
-The numbers are Kafka's (clients branch on them). A refusal is a value here, never an exception: bytes from
-a client must not be able to raise. The one exception is ``CoordinatorBug``, a bug of this package.
+The numbers are Kafka's, because clients branch on them. A refusal is a value, never an exception, so that no
+request of a client can raise. The only exception is ``CoordinatorBug``, which reports a bug of this package.
 """
 
 from __future__ import annotations

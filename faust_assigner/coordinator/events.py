@@ -74,7 +74,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """One member of a LeaveGroup request; static members may be named by instance id alone."""
+    """One member in a LeaveGroup request; the instance id alone is enough for a static member."""
 
     member_id: str
     instance_id: str | None = None
@@ -91,7 +91,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """May this member (or, with generation -1 and no id, a non-member) commit offsets now?
+    """A member (or, with generation -1 and no id, a non-member) wants to commit offsets.
 
     ``generation`` is the member epoch in a consumer group. The partitions matter if the member's
     epoch is behind: partitions held since that epoch or before may still be committed (KIP-1251).
@@ -108,7 +108,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """May this member read committed offsets? Before v9 without a member: member id None, epoch -1."""
+    """A member wants to read committed offsets. Before v9, requests have member id None and epoch -1."""
 
     token: Token
     member_id: str | None = None

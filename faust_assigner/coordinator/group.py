@@ -10,10 +10,10 @@ The broker keeps one machine per group id and has four duties:
 4. ``ComputeTarget(request_id, spec)``: run ``assignors.compute(spec)`` anywhere, and pass the result as
    ``TargetComputed(request_id, target)``, or with target None and a reason. No request waits for the result.
 
-After each step the broker schedules a ``Tick`` at ``next_deadline_ms``. An unknown group is created by a
-JoinGroup without a member id (``ClassicGroup``), by a ConsumerGroupHeartbeat with epoch 0
-(``ConsumerGroup``), or by a non-member's commit (``ClassicGroup``); ``answer_absent`` answers all other
-requests. At start the broker restores each group from its records:
+After each step the broker schedules a ``Tick`` at ``next_deadline_ms``. For an unknown group id, a JoinGroup
+without a member id or a non-member's commit creates a ``ClassicGroup``. A ConsumerGroupHeartbeat with epoch 0
+creates a ``ConsumerGroup``. ``answer_absent`` answers all other requests about unknown groups. At start the
+broker restores each group from its records:
 :func:`faust_assigner.coordinator.restore.restore`. When a topic is created, grows, is deleted or moves
 between racks, every group gets ``CatalogueChanged``.
 """
@@ -52,7 +52,7 @@ class MemberView:
     subscribed_topic_regex: str = ""
     server_assignor: str | None = None
     assigned: Partitions = field(default_factory=dict)
-    #: Partitions to revoke, without a confirmation by the member.
+    #: Partitions whose revocation the member has not confirmed.
     revoking: Partitions = field(default_factory=dict)
     #: Partitions of the target that other members still hold.
     pending: Partitions = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Group(Protocol):
 
     @property
     def group_type(self) -> GroupType:
-        """The kind of this machine."""
+        """The type of the group: classic or consumer."""
 
     @property
     def protocol_type(self) -> str | None:
@@ -116,10 +116,13 @@ class Group(Protocol):
         """Whether no member has ever joined. Such a group may be dropped to make room."""
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics of its members, or None if the protocol does not name topics."""
+        """Return the topics of all members, or None if the protocol does not name topics."""
 
     def retention(self) -> Retention:
-        """The start of an offset's expiry (KIP-211), by topic and commit time; None while it is kept."""
+        """Return a function (topic, commit time) -> start of the offset's retention in ms (KIP-211).
+
+        None: the offset is in use and does not expire.
+        """
 
     def describe(self) -> GroupView:
         """Return the administrator's view; cost O(members + partitions)."""

@@ -49,8 +49,8 @@ def _join_newcomer(group: GroupRounds, event: JoinGroup) -> None:
 
 
 def _admit(group: GroupRounds, event: JoinGroup, member_id: str) -> None:
-    # A new member cannot send heartbeats yet, and its socket is not read while the join is parked:
-    # the generous timeout stops abandoned joins from piling up.
+    # A new member sends no heartbeats while its join is parked, so the broker does not notice
+    # that its client is gone. After this timeout, abandoned joins are removed.
     group.timers.set(Purpose.SESSION, member_id, group.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     group.timers.drop(Purpose.PENDING, member_id)
     if not len(group.roster):
@@ -104,8 +104,8 @@ def _static_saved(
         reply = group.join_reply(member, event.token, with_members=leads, skip_assignment=leads)
         group.out.append(reply)
     else:
-        # With the old leader's id in the answer, an older client does not assign: a stable group
-        # would not distribute its assignment.
+        # With the old leader's id in the answer, an older client computes no assignment. A stable
+        # group would not distribute such an assignment.
         reply = group.join_reply(member, event.token, with_members=False)
         group.out.append(replace(reply, leader=old_leader))
 
@@ -117,7 +117,7 @@ def _rejoin_preparing(group: GroupRounds, event: JoinGroup, member: Member) -> N
 
 def _rejoin_completing(group: GroupRounds, event: JoinGroup, member: Member) -> None:
     if member.protocols == event.protocols:
-        # A retry after a lost answer of the join phase: repeat the answer.
+        # The member retries, because the answer of the join phase was lost: repeat the answer.
         _repeat_join(group, event, member, with_members=group.roster.leader == member.member_id)
     else:
         _update(group, member, event)

@@ -1,4 +1,4 @@
-"""The members of a classic group, and the questions about all of them."""
+"""The members of a classic group, with their leader and the counts of their protocols and joins."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 from faust_assigner.coordinator.effects import MemberRecord
 from faust_assigner.coordinator.events import JoinGroup, Protocol, Token
 
-#: Copies of one parked request; beyond, the oldest copy is answered with a retriable error.
+#: The most copies of one parked request; above, the oldest copy is answered with a retriable error.
 PARKED_DUPLICATES: Final = 8
 
 
 @dataclass(slots=True)
 class Member:
-    """A member. Its roster changes and counts the member's protocols and parked joins."""
+    """A member. The roster changes and counts the member's protocols and parked joins."""
 
     member_id: str
     instance_id: str | None
@@ -85,7 +85,7 @@ class Member:
 class Roster:
     """Members by id in order of arrival, static ids, the leader, and issued but unused member ids.
 
-    The roster keeps counts as members come, change and go, so that every join costs O(1): otherwise a
+    The roster keeps counts as members come, change and go, so that every join costs O(1). Otherwise a
     thousand members that arrive together would cost a thousand scans of a thousand members.
     """
 
@@ -133,7 +133,7 @@ class Roster:
         return member
 
     def put(self, old_id: str, member: Member) -> None:
-        """Replace a member by another in the order, with its instance id and its leadership."""
+        """Replace a member: the new member gets the place in the order, the instance id, the leadership."""
         self._discount(self.members[old_id])
         line = [member if m.member_id == old_id else m for m in self]
         self.members = {m.member_id: m for m in line}
@@ -167,7 +167,7 @@ class Roster:
         self._waiting.discard(member.member_id)
 
     def elect_joined_leader(self) -> bool:
-        """Keep a leader that rejoined, else elect the first that did; False if no member rejoined."""
+        """Keep the leader if it rejoined, else elect the first member that did. False: none rejoined."""
         if self.leader is not None and self.members[self.leader].join_tokens:
             return True
         joined = next((m.member_id for m in self if m.join_tokens), None)
@@ -177,7 +177,7 @@ class Roster:
         return True
 
     def everyone_joined(self) -> bool:
-        """Whether every member has joined, and no issued id is unused."""
+        """Whether every member has joined, and every id that was handed out is in use."""
         return not self.pending and len(self._waiting) == len(self)
 
     def joined(self) -> int:

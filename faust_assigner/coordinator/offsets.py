@@ -20,7 +20,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed offset. ``expires_at_ms`` only if the client requested a retention time (v2-4)."""
+    """A committed offset. ``expires_at_ms`` is set if the client requested a retention time (v2-4)."""
 
     offset: int
     leader_epoch: int = -1

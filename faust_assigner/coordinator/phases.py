@@ -1,4 +1,4 @@
-"""The deadlines of the two phases of a classic group's round, each with the facts that move it."""
+"""The join phase and the sync phase of a classic group's rebalance, with their deadlines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class JoinPhase:
     """The wait for the members' joins; runs only in PreparingRebalance."""
 
     deadline_ms: int | None = None
-    #: The remaining extension of the initial delay; not None only while a new group waits for more
-    #: members, and then a complete roster does not end the phase.
+    #: The remaining extension of the initial delay, None outside this delay. While a new group waits
+    #: for more members, the phase does not end when all known members have joined.
     initial_wait_ms: int | None = None
-    #: A member has joined since the delay was last set: only then is the delay extended.
+    #: Whether a member has joined since the delay was last set. Only then is the delay extended.
     newcomer_since_delay: bool = False
 
     def begin(self, now_ms: int, timeout_ms: int) -> None:
@@ -55,12 +55,12 @@ class SyncPhase:
         self.deadline_ms = deadline_ms
 
     def end(self) -> None:
-        """Wait no longer."""
+        """End the wait."""
         self.missing.clear()
         self.deadline_ms = None
 
     def synced(self, member_id: str) -> None:
-        """Note a member's sync; the last sync ends the wait."""
+        """Record a member's sync; the last sync ends the wait."""
         self.missing.discard(member_id)
         if not self.missing:
             self.deadline_ms = None

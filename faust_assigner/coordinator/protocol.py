@@ -1,6 +1,6 @@
 """ConsumerProtocol: the bytes that classic consumers put into JoinGroup and get from SyncGroup.
 
-A classic group does not read the bytes, except for the topics that protect offsets. A consumer group with
+A classic group reads only the topic names, because offsets of subscribed topics stay. A consumer group with
 classic members reads their metadata and writes their assignments. Every version is a prefix of the next
 version, so fields of unknown versions are ignored.
 """
@@ -18,7 +18,7 @@ MAX_ENTRIES: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A classic consumer's metadata. ``owned`` from version 1 on, ``rack_id`` from version 3 on."""
+    """A classic consumer's metadata. ``owned`` exists since version 1, ``rack_id`` since version 3."""
 
     version: int
     topics: tuple[str, ...]
@@ -69,7 +69,7 @@ class _Reader:
 
 
 def read_subscription(metadata: bytes) -> Subscription | None:
-    """Parse a ConsumerProtocol subscription; None if the bytes do not parse.
+    """Parse a ConsumerProtocol subscription; None for invalid bytes.
 
     >>> read_subscription(bytes.fromhex("0000 00000001 0003 666f6f ffffffff")).topics
     ('foo',)
@@ -90,7 +90,7 @@ def read_subscription(metadata: bytes) -> Subscription | None:
         if version >= 3:
             reader.number(
                 ">i"
-            )  # the generation of the owned partitions: the coordinator knows its own
+            )  # skip the generation of the owned partitions, which the coordinator knows
             length = reader.number(">h")
             rack_id = reader.text(length) if length >= 0 else None
     except (struct.error, UnicodeDecodeError):
@@ -99,7 +99,7 @@ def read_subscription(metadata: bytes) -> Subscription | None:
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """Parse only the topic names, from the common prefix of all versions; None if it does not parse.
+    """Parse only the topic names, from the common prefix of all versions; None for invalid bytes.
 
     >>> subscribed_topics(bytes.fromhex("0000 00000001 0003 666f6f ffffffff"))
     ('foo',)
@@ -114,7 +114,7 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def read_assignment(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
-    """Parse the partitions of a ConsumerProtocol assignment, or None; empty bytes mean no partitions.
+    """Parse a ConsumerProtocol assignment. Empty bytes mean no partitions; None: the bytes are invalid.
 
     >>> read_assignment(write_assignment(0, {"foo": (1, 2)}))
     {'foo': (1, 2)}

@@ -1,7 +1,7 @@
-"""A group's records on disk: a small frozen value per fact, so that a member's change writes one member.
+"""A group's records on disk: many small values, so that a change of one member writes little.
 
-Kafka's record kinds are the model. A record is a key with a value, or a key with None: a tombstone. The
-machines change their state by applying these records, so replaying the records gives the same state (B8).
+The kinds are similar to Kafka's. A record is a key with a value, or a key with None: a tombstone. The state
+machines change their state by applying these records, so a replay of the records restores the same state.
 
 =====================  ==================================  =================================================
 kind                   key                                 value
@@ -14,8 +14,8 @@ kind                   key                                 value
 ``current``            group, member                       :class:`CurrentAssignment`
 =====================  ==================================  =================================================
 
-Kafka's partition metadata record is the fingerprint inside ``epoch`` (as in Kafka since 4.1). The topics that
-match a regular expression follow from the catalogue. So neither has a record.
+The fingerprint in ``epoch`` replaces Kafka's record of partition metadata (as in Kafka since 4.1). The topics
+that match a regular expression need no record, because they follow from the catalogue.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Epochs = Mapping[TopicId, Mapping[int, int]]  # partition -> the member epoch of
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member on disk."""
+    """A member of a classic group on disk."""
 
     member_id: str
     instance_id: str | None
@@ -47,10 +47,10 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group on disk; without members the group is Empty, otherwise Stable.
+    """A classic group on disk; without members the group is Empty, otherwise Stable.
 
-    Not ``settled``: the generation has begun, but its leader has not assigned yet. Such a record keeps a
-    restart from reusing the generation number.
+    ``settled`` is False if the generation has begun, but the leader has not assigned yet. Such a record
+    prevents a restart from reusing the generation number.
     """
 
     group_id: str
@@ -110,12 +110,12 @@ class MemberMetadata:
     topic_regex: str = ""
     server_assignor: str | None = None
     classic: ClassicSide | None = None
-    #: The principal of its connection; empty for a classic member and in older records.
+    #: The principal of the member's connection; empty for a classic member and in older records.
     principal: str = ""
 
     @property
     def pattern(self) -> Pattern | None:
-        """Its regular expression with its reader; None if it subscribes to names alone."""
+        """The member's regular expression with its principal and host; None without an expression."""
         return (
             Pattern(self.topic_regex, self.principal, self.client_host)
             if self.topic_regex
@@ -178,7 +178,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A fact, or without a value its end."""
+    """A key with its present value; None deletes the earlier value."""
 
     key: Key
     value: Value | None

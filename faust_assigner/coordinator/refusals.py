@@ -1,4 +1,4 @@
-"""The checks of requests of the classic protocol: the error of a refusal, or NONE. They change nothing."""
+"""The checks of classic requests. Each check returns the error, or NONE, and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faust_assigner.coordinator.states import GroupLimits, State
 
 
 def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """Check a JoinGroup without its group; NONE if the request is well formed."""
+    """Check the group id and the session timeout of a JoinGroup, without its group."""
     if not group_id:
         return Code.INVALID_GROUP_ID
     if (
@@ -65,7 +65,7 @@ def _is_compatible(group: GroupRounds, event: JoinGroup) -> bool:
 
 
 def check_member(roster: Roster, member_id: str, instance_id: str | None) -> Code:
-    """Check that this is a member, and the owner of its instance id (KIP-345)."""
+    """Check that the member exists, and that it owns the instance id, if there is one (KIP-345)."""
     if instance_id is not None:
         current = roster.instances.get(instance_id)
         if current is None:
@@ -76,7 +76,7 @@ def check_member(roster: Roster, member_id: str, instance_id: str | None) -> Cod
 
 
 def check_generation(group: GroupRounds, event: SyncGroup | Heartbeat | CommitOffsets) -> Code:
-    """Check that this is a member of the current generation."""
+    """Check that the request is from a member of the current generation."""
     error = check_member(group.roster, event.member_id, event.instance_id)
     if error is Code.NONE and event.generation != group.generation:
         error = Code.ILLEGAL_GENERATION
@@ -84,7 +84,7 @@ def check_generation(group: GroupRounds, event: SyncGroup | Heartbeat | CommitOf
 
 
 def check_sync(group: GroupRounds, event: SyncGroup) -> Code:
-    """Check the member, its generation and the protocol that it believes to be the group's (KIP-559)."""
+    """Check the member, the generation and the protocol that a SyncGroup names (KIP-559)."""
     error = check_generation(group, event)
     if error is not Code.NONE:
         return error
@@ -96,7 +96,7 @@ def check_sync(group: GroupRounds, event: SyncGroup) -> Code:
 
 
 def check_commit(group: GroupRounds, event: CommitOffsets) -> Code:
-    """Check the committing member; a producer may commit without a member's name."""
+    """Check the committing member. A transactional producer need not name a member."""
     is_nameless = event.generation < 0 and not event.member_id and event.instance_id is None
     if event.transactional and is_nameless:
         return Code.NONE  # a producer without the group metadata of its consumer (before KIP-447)

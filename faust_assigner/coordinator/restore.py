@@ -1,4 +1,4 @@
-"""Restores a group's machine from its records."""
+"""Restore a group's state machine from its records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def restore(
     catalogue: Catalogue,
     now_ms: int,
 ) -> Group:
-    """Return the machine of the records; without records an empty classic group (with offsets only).
+    """Return the group of the records; without records, an empty classic group that has only offsets.
 
     The order of the records does not matter; keys are unique and no record is a tombstone.
     """

@@ -21,7 +21,7 @@ from faust_assigner.coordinator.timers import Purpose, Timers
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 LEAST_WAIT_MS: Final = (
-    1_000  # with the timeout of absent members (0) the timer would fire without end
+    1_000  # if all members have a rebalance timeout of 0, a wait of 0 would repeat forever
 )
 
 
@@ -45,21 +45,21 @@ class GroupRounds:
         self.catalogue = catalogue if catalogue is not None else Catalogue()
         #: Changes only by ``NEXT``. Stable: every assignment is from this generation's leader.
         self.state = State.EMPTY
-        #: In wall-clock time: offsets of an empty group expire from here, also over restarts.
+        #: Wall-clock time of the last state change, when the retention of an empty group's offsets starts.
         self.state_since_ms = now_ms if wall_ms is None else wall_ms
-        #: Never decreases, also over a restart: it is saved before any member gets it.
+        #: Never decreases, even over a restart: a generation is saved before any member gets it.
         self.generation = 0
         #: The protocol type is the first member's until the group is empty. Every member of this generation
         #: supports the protocol name; None before the first round and after a round without members.
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        #: Members, pending ids, instances and leader; a single member per instance id.
+        #: Members, unused member ids, instances and leader; a single member per instance id.
         self.roster = Roster()
-        #: Sessions of members (none while a request is parked), and the expiry of pending ids.
+        #: The ends of members' sessions, and the expiry of unused member ids.
         self.timers = Timers()
         #: The waits of the current round.
         self.join_phase, self.sync_phase = JoinPhase(), SyncPhase()
-        #: The continuation after each save, by a unique number.
+        #: The function to call after each save, by a unique number.
         self.saves: dict[int, Callable[[Code], None]] = {}
         self._save_counter = 0
         #: The time of the last event: for timers, and in wall-clock time.
@@ -92,7 +92,7 @@ class GroupRounds:
     # -- the join phase --------------------------------------------------------------------------
 
     def membership_changed(self) -> None:
-        """Begin a rebalance, or end the join phase if nobody is missing any more."""
+        """Begin a rebalance; in the join phase, end the phase if every member has joined."""
         if self.state is State.PREPARING:
             self.maybe_complete_join()
         else:
@@ -184,7 +184,7 @@ class GroupRounds:
     # -- time ------------------------------------------------------------------------------------
 
     def fire_timers(self) -> None:
-        """Apply each session, pending id and phase whose time is over."""
+        """End the sessions, unused member ids and phases whose time is over."""
         while (due := self.timers.pop_due(self.now_ms)) is not None:
             purpose, member_id = due
             if purpose is Purpose.PENDING:
@@ -280,11 +280,11 @@ class GroupRounds:
         )
 
     def save(self, record: fx.GroupRecord, done: Callable[[Code], None]) -> None:
-        """Save the record; ``done`` continues with the outcome."""
+        """Save the record; ``done`` is called with the outcome."""
         self.out.append(fx.SaveGroup(record, self.after_save(done)))
 
     def after_save(self, done: Callable[[Code], None]) -> int:
-        """Return the number of a new save, with whose outcome ``done`` continues."""
+        """Return the number of a new save; ``done`` is called with the outcome of the save."""
         self._save_counter += 1
         self.saves[self._save_counter] = done
         return self._save_counter

@@ -30,7 +30,7 @@ def sync_too_early(group: GroupRounds, event: ev.SyncGroup) -> None:
 
 
 def sync_completing(group: GroupRounds, event: ev.SyncGroup) -> None:
-    """Park the sync; the leader's assignment is saved first."""
+    """Park the sync until the leader's assignment is saved. The leader's own sync starts the save."""
     error = check_sync(group, event)
     if error is not Code.NONE:
         group.out.append(fx.SyncReply(event.token, error))
@@ -64,7 +64,7 @@ def sync_stable(group: GroupRounds, event: ev.SyncGroup) -> None:
 
 
 def heartbeat(group: GroupRounds, event: ev.Heartbeat, calm: Code = Code.NONE) -> None:
-    """Answer a heartbeat; a valid heartbeat extends the session."""
+    """Answer a heartbeat. A valid heartbeat extends the session and is answered with ``calm``."""
     error = check_generation(group, event)
     if error is Code.NONE:
         _heard_from(group, event.member_id)
@@ -73,7 +73,7 @@ def heartbeat(group: GroupRounds, event: ev.Heartbeat, calm: Code = Code.NONE) -
 
 
 def heartbeat_preparing(group: GroupRounds, event: ev.Heartbeat) -> None:
-    """Tell the member to join again."""
+    """Answer a heartbeat with REBALANCE_IN_PROGRESS, so that the member joins again."""
     heartbeat(group, event, Code.REBALANCE_IN_PROGRESS)
 
 
@@ -110,14 +110,14 @@ def _heard_from(group: GroupRounds, member_id: str) -> None:
 
 
 def leave(group: GroupRounds, event: ev.LeaveGroup) -> None:
-    """Remove the leavers."""
+    """Remove the members that a LeaveGroup names."""
     before = len(group.roster)
     results = tuple((w.member_id, w.instance_id, _remove_leaver(group, w)) for w in event.leavers)
     group.out.append(fx.LeaveReply(event.token, Code.NONE, results))
     if len(group.roster) < before:
         group.membership_changed()
     else:
-        group.maybe_complete_join()  # the returned id may be the last missing member
+        group.maybe_complete_join()  # the join phase may have waited only for the removed id
 
 
 def _remove_leaver(group: GroupRounds, leaver: ev.Leaver) -> Code:
@@ -147,12 +147,12 @@ def refuse_delete(group: GroupRounds, event: ev.DeleteGroup) -> None:
 
 
 def catalogue_changed(group: GroupRounds, event: ev.CatalogueChanged) -> None:
-    """Keep the catalogue for a conversion; classic members watch topics themselves."""
+    """Keep the catalogue for a conversion to a consumer group; classic members watch topics themselves."""
     group.catalogue = event.catalogue
 
 
 def fetch(group: GroupRounds, event: ev.FetchOffsets) -> None:
-    """Allow every reader."""
+    """Allow every fetch of offsets."""
     group.out.append(fx.FetchReply(event.token, Code.NONE))
 
 
@@ -174,4 +174,4 @@ def answer_dead(group: GroupRounds, event: ev.Event) -> None:
 
 
 def nothing(group: GroupRounds, event: ev.Event) -> None:
-    """Ignore the event: a dead group has no timers and no pending saves."""
+    """Ignore the event: a dead group has no timers, and a classic group has no computed target."""

@@ -51,5 +51,5 @@ class ConsumerLimits:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     #: The least time between two target computations (KIP-1263): a thousand joins cost one computation.
     assignment_interval_ms: int = 1_000
-    #: Subscriptions + partitions up to which a step computes the target itself; above, ``ComputeTarget``.
+    #: Up to this sum of subscriptions and partitions, a step computes the target; above, the broker does.
     inline_size: int = 2_000

@@ -1,8 +1,8 @@
 """The states of a classic group and the table of transitions between them.
 
-The states of the original design ("Kafka Client-side Assignment Proposal") map onto these: Down -> Dead,
-Initialize -> the broker replaying its store (no group exists yet), Joining -> PreparingRebalance,
-AwaitSync -> CompletingRebalance, Stable with members -> Stable, Stable without members -> Empty.
+The original design ("Kafka Client-side Assignment Proposal") has other names: Down for Dead, Joining for
+PreparingRebalance, AwaitSync for CompletingRebalance. It has no state Empty: a group without members is
+Stable. Its state Initialize corresponds to the replay of the broker's store, before any group exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deadlines by purpose and member: set, moved and dropped in O(1), the earliest in O(log n) amortised."""
+"""Deadlines by purpose and member. Cost: O(log n) amortised to set or pop, O(1) to move later or drop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._deadlines: dict[tuple[str, str], int] = {}
-        #: Has an entry at or before each deadline; an early entry is corrected when it comes up.
+        #: Has an entry at or before each deadline; an early entry is corrected when it becomes the first.
         self._heap: list[Deadline] = []
 
     def set(self, purpose: Purpose, member_id: str, deadline_ms: int) -> None:
@@ -50,7 +50,7 @@ class Timers:
             self.drop(purpose, member_id)
 
     def rename(self, purpose: Purpose, old_id: str, new_id: str) -> None:
-        """Transfer the deadline of one member to another."""
+        """Transfer a deadline from a member's old id to its new id."""
         deadline = self.get(purpose, old_id)
         self.drop(purpose, old_id)
         if deadline is not None:
@@ -69,7 +69,7 @@ class Timers:
         return None
 
     def pop_due(self, now_ms: int) -> tuple[Purpose, str] | None:
-        """Take the earliest due timer, or None; ties by purpose, then member id."""
+        """Remove and return the earliest due timer, or None; ties are broken by purpose, then member id."""
         earliest = self.earliest()
         if earliest is None or earliest > now_ms:
             return None

@@ -1,4 +1,4 @@
-"""The answer to a request that reaches no group: the group is unknown, or the request is malformed."""
+"""Answer requests about an unknown group; errors in the request have priority."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from faust_assigner.coordinator.states import GroupLimits
 def answer_unknown(
     event: Request, group_id: str, classic: GroupLimits, consumer: ConsumerLimits
 ) -> fx.Reply:
-    """Return the answer about an unknown group; a malformed request is reported first."""
+    """Return the answer to a request about an unknown group, or the error of a malformed request."""
     if isinstance(event, ConsumerGroupHeartbeat):
         refusal = refuse_heartbeat(event, consumer, group_id)
         return (

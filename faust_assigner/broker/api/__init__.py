@@ -1,4 +1,4 @@
-"""The APIs of the Kafka protocol, one small module per family; ``APIS`` lists all that are served."""
+"""The APIs of the Kafka protocol, one module for each family; ``APIS`` maps API keys to served APIs."""
 
 from __future__ import annotations
 

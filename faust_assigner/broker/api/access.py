@@ -1,8 +1,8 @@
-"""The rights that each API needs, and the refusal of requests and elements without them.
+"""Check the rights that each API needs; refuse unauthorized requests and list elements.
 
-``RIGHTS`` is the one table: API key -> operations on resources, as Apache Kafka checks them. This module
-checks whole requests and the elements of lists. Rights with ``is_inside`` are checked by the handler, because
-they depend on more than the request, or because the answer omits elements without an error.
+``RIGHTS`` maps each API key to operations on resources, as Apache Kafka checks them. This module
+checks whole requests and the elements of lists. Handlers check the rights with ``is_inside``: these rights
+depend on more than the request, or the answer omits unauthorized elements without an error.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from faust_assigner.broker.security.acls import (
     WRITE,
 )
 
-OF_CONFIGS: Final = 0  # the type of the resource that an element names, in requests about configs
-CONFIGS_OF: Final[Mapping[int, int]] = {2: TOPIC, 32: GROUP}  # any other type: the cluster
+OF_CONFIGS: Final = 0  # for config requests: each element has its own resource type
+#: Resource type in config requests -> resource type in ACLs. Other types need a right on the cluster.
+CONFIGS_OF: Final[Mapping[int, int]] = {2: TOPIC, 32: GROUP}
 ERRORS: Final[Mapping[int, ErrorCode]] = {
     TOPIC: ErrorCode.topic_authorization_failed,
     GROUP: ErrorCode.group_authorization_failed,
@@ -50,11 +51,11 @@ REFUSED_TWICE: Final = frozenset((43, 45, 50))
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """An operation on a type of resource.
+    """The right to an operation on a type of resource.
 
-    ``named`` is the request's field with the name of the resource (none for the cluster). ``each`` is the
-    request's list whose elements name resources. ``or_cluster`` is an operation on the cluster that is
-    sufficient, too.
+    ``named`` is the request's field with the name of the resource (empty for the cluster). ``each`` is the
+    request's list whose elements name resources. The right to the operation ``or_cluster`` on the cluster
+    is sufficient, too.
     """
 
     operation: int
@@ -148,7 +149,7 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
 
 
 async def handle(api: Api, call: Call, request: Any) -> Any:
-    """Handle a request as far as the peer's rights go; refuse the rest with Kafka's errors."""
+    """Handle the authorized part of a request; refuse the rest with Kafka's errors."""
     if call.node.authorizer is None:
         outcome = api.handle(call, request)
         return await outcome if _is_pending(outcome) else outcome
@@ -169,7 +170,10 @@ async def handle(api: Api, call: Call, request: Any) -> Any:
 
 
 def _refused(api: Api, call: Call, request: Any, error: ErrorCode) -> Values:
-    """Refuse a whole request; in a thread, because it may have 250,000 elements."""
+    """Return the refusal of a whole request.
+
+    The caller runs this function in a thread, because a request may have 250,000 elements.
+    """
     whole = refuse(api.key, call.version, request, error)
     if api.key not in REFUSED_TWICE:
         return whole
@@ -190,7 +194,7 @@ def _may_whole(call: Call, request: Any, right: Right) -> bool:
 async def _filter(
     api: Api, call: Call, request: Any, right: Right, refused: dict[str, list[object]]
 ) -> Any:
-    """Return the request without the elements that the peer has no right to; collect their answers."""
+    """Return the request without unauthorized elements; add their error answers to ``refused``."""
     asked = getattr(request, right.each, None)
     if not asked:
         return request

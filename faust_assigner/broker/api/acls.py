@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: access control lists of the authorizer (KIP-140, KIP-290).
+"""The APIs DescribeAcls, CreateAcls and DeleteAcls for access control lists (KIP-140, KIP-290).
 
 Without an authorizer every answer is SECURITY_DISABLED, as in Kafka.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
-ACL_BYTES: Final = 100  # of one rule in an answer
+ACL_BYTES: Final = 100  # estimated size of one rule in an answer
 NO_AUTHORIZER: Final = {
     "error_code": ErrorCode.security_disabled,
     "error_message": "No Authorizer is configured.",
@@ -73,7 +73,7 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> Values:
 
 
 async def create_acls(call: Call, request: CreateAclsRequest) -> Values:
-    """Store the valid rules in one write; each invalid rule has its own error."""
+    """Store the valid rules in one write; return an error for each invalid rule."""
     if call.node.authorizer is None:
         return {"results": [NO_AUTHORIZER] * len(request.creations)}
     acls = call.node.authorizer.acls
@@ -109,7 +109,7 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> Values:
 
 
 async def delete_acls(call: Call, request: DeleteAclsRequest) -> Values:
-    """Delete the rules that each filter selects; return them."""
+    """Delete the rules that each filter selects; return the deleted rules."""
     if call.node.authorizer is None:
         return {"filter_results": [{**NO_AUTHORIZER, "matching_acls": ()} for _ in request.filters]}
     results = []

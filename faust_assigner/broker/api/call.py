@@ -10,9 +10,9 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.peer import Peer
 from faust_assigner.broker.throttle import Throttle
 
-Values = Mapping[str, Any]  # a response by kio's field names; omits fields a version lacks
-NO_RESPONSE: Final = object()  # for Produce with acks=0
-CLOSE: Final = object()  # for Produce with acks=0 that failed
+Values = Mapping[str, Any]  # kio's field names -> values; fields that a version lacks are ignored
+NO_RESPONSE: Final = object()  # send no response: Produce with acks=0
+CLOSE: Final = object()  # close the connection: Produce with acks=0 failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Call:
     peer: Peer
 
     def may(self, operation: int, resource_type: int, name: str) -> bool:
-        """Whether the peer may perform an operation on a resource; always, without an authorizer."""
+        """Whether the peer may perform an operation on a resource; true without an authorizer."""
         authorizer = self.node.authorizer
         return authorizer is None or authorizer.may(
             self.peer.principal, self.peer.address, operation, resource_type, name
@@ -43,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A prepared response frame; only its correlation id is still to be set."""
+    """A prepared response frame, complete except for the correlation id."""
 
     frame: bytes
 
@@ -53,10 +53,10 @@ class Encoded:
 
 
 # A handler returns the response's values, an Encoded frame, NO_RESPONSE or CLOSE, or a coroutine or future of
-# one of these. An exception from a handler becomes an error code, and the connection stays.
+# such a result. An exception from a handler becomes an error code, and the connection stays open.
 Handler = Callable[[Call, Any], Any]
 
-# Answers an identical repetition of a request: clients repeat their heartbeats for hours.
+# A function that answers identical repetitions of a request, because clients repeat heartbeats for hours.
 Again = Callable[[], Encoded]
 
 
@@ -64,8 +64,8 @@ Again = Callable[[], Encoded]
 class Api:
     """One API: its key and name, the versions served, the handler, and the oldest advertised version.
 
-    ``again`` is for requests that clients repeat and that are answered at once. It takes (node, version,
-    request), and returns a function that answers identical later requests.
+    ``again`` is for requests that clients repeat and that are answered at once. ``again`` takes (node,
+    version, request), and returns a function that answers identical later requests.
     """
 
     key: int

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+"""The APIs DescribeCluster, DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
 DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES = 60, 74
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 DYNAMIC_TOPIC, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT_CONFIG, DYNAMIC_GROUP = 1, 3, 4, 5, 8
-#: A new Kafka cluster sets this config for all its brokers (KIP-966), so it is never a topic's default.
+#: A new Kafka cluster sets this config for all its brokers (KIP-966), so its source is not DEFAULT_CONFIG.
 CLUSTER_WIDE: Final = {"min.insync.replicas": DYNAMIC_DEFAULT_BROKER}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-CONFIG_BYTES: Final = 60  # of one config in an answer
+CONFIG_BYTES: Final = 60  # estimated size of one config in an answer
 BROKER_TYPES: Final = {
     one.name: one.kind.config_type for one in SETTINGS.values() if isinstance(one.kind, ConfigKind)
 }
@@ -55,7 +55,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> Values:
 
 
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Values:
-    """Return effective configs of topics, groups and this broker; a repeated resource counts once."""
+    """Return effective configs of topics, groups and this broker; a repeated resource is answered once."""
     asked: dict[tuple[int, str], set[str] | None] = {}
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
@@ -141,12 +141,12 @@ def _entry(
 
 
 async def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsRequest) -> Values:
-    """Set, unset, or edit list-valued configs of topics (KIP-339); set and unset those of groups."""
+    """Set or unset configs of topics and groups, and edit list-valued topic configs (KIP-339)."""
     return await _alter_all(call, request, _edited)
 
 
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> Values:
-    """Replace all configs of a topic or a group (KIP-133): the omitted ones return to their defaults."""
+    """Replace all configs of a topic or a group (KIP-133): omitted configs return to their defaults."""
     return await _alter_all(call, request, _replaced)
 
 

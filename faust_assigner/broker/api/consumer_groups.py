@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
-MEMBER_BYTES: Final = 300  # of a member in an answer, without its partitions
+MEMBER_BYTES: Final = 300  # estimated size of a member in an answer, without its partitions
 PARTITION_BYTES: Final = 4
 MEMBER_TYPES: Final = {"classic": 0, "consumer": 1}
 HIDDEN_TOPICS: Final = (
     "The group has described topic(s) that the client is not authorized to describe."
 )
 NO_ID: Final = uuid.UUID(int=0)
-KEPT_ID_CHARS: Final = 256  # ids may have 32,767 characters; answers to longer ones are not cached
+KEPT_ID_CHARS: Final = 256  # ids may have 32,767 characters; answers to longer ids are not cached
 
 
 async def consumer_group_heartbeat(
     call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> Values | Encoded:
-    """Handle a join, a heartbeat, an acknowledgement or a leave; always answered at once."""
+    """Handle a join, a heartbeat, an acknowledgement or a leave. No answer waits for other members."""
     if not call.node.settings.serves_consumer_protocol:
         return {"error_code": ErrorCode.unsupported_version}
     names = request.subscribed_topic_names
@@ -105,7 +105,7 @@ def _each_once(listed: Iterable[Any]) -> Partitions:
 
 @functools.lru_cache(maxsize=8_192)
 def _calm(version: int, member_id: str, epoch: int, interval_ms: int) -> Encoded:
-    """Return the most frequent answer, cached: it is constant while a member's assignment stays."""
+    """Return the answer without a new assignment, cached because most heartbeats get this answer."""
     values = {
         "error_code": ErrorCode.none,
         "member_id": member_id,
@@ -134,7 +134,7 @@ def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
 
 
 async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> Values:
-    """Return epochs, assignor, and members with current and target assignments; only consumer groups."""
+    """Describe consumer groups: epochs, assignor, and members with current and target assignments."""
     return await described_groups(call, request, request.group_ids, _describe, _size)
 
 
@@ -178,7 +178,7 @@ def _describe(call: Call, group_id: str) -> Values:
 
 
 def _may_describe_all(call: Call, view: GroupView) -> bool:
-    """Whether the peer may describe each topic to which members subscribe or that they have."""
+    """Whether the peer may describe all topics that the members subscribe to, hold or are to get."""
     names = {name for member in view.members for name in member.subscribed_topic_names}
     for member in view.members:
         for partitions in (_held(member), member.target):
@@ -203,7 +203,7 @@ def _member(call: Call, member: MemberView) -> Values:
 
 
 def _held(member: MemberView) -> Partitions:
-    """Return a member's partitions, including the ones with an unconfirmed revocation."""
+    """Return a member's partitions, including partitions whose revocation is unconfirmed."""
     held = dict(member.assigned)
     for topic_id, numbers in member.revoking.items():
         held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *numbers}))

@@ -1,4 +1,4 @@
-"""Fetch: long polls, byte limits, topic ids, sessions (KIP-227)."""
+"""The Fetch API, with long polls, byte limits, topic ids and sessions (KIP-227)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,11 @@ def _available(want: Want) -> int:
 
 
 async def _wait(call: Call, wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
-    """Wait for data; only briefly if all waiting fetches have too many partitions for the memory."""
+    """Wait for data.
+
+    If the waiting fetches have more than MAX_WAITING_PARTITIONS together, wait only BRIEF_WAIT_MS, to
+    limit the memory.
+    """
     node = call.node
     node.waiting_partitions += len(wants)
     if node.waiting_partitions > MAX_WAITING_PARTITIONS:
@@ -211,7 +215,7 @@ async def _answer(
 async def _read(
     call: Call, wants: Sequence[Want], readings: Mapping[int, Reading]
 ) -> dict[int, Sequence[bytes] | StoreFailed]:
-    """Return the batches by number of the want: from memory if possible, else read in a thread."""
+    """Return the batches by index in ``wants``. A thread reads the batches that are not in memory."""
     found: dict[int, Sequence[bytes] | StoreFailed] = {}
     cold: list[tuple[int, PartitionLog, Reading]] = []
     for number, reading in readings.items():
@@ -274,7 +278,7 @@ def _values(
 
 
 def _aborted(log: PartitionLog, offset: int, reading: Reading) -> list[Values]:
-    """Return the aborted transactions of a planned read, before a concurrent trim can remove them."""
+    """Return the aborted transactions of a planned read. Call before the read: a trim may remove some."""
     found = log.aborted(offset, reading.beyond)
     return [{"producer_id": one.producer_id, "first_offset": one.first} for one in found]
 

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, and later only the changed ones.
+"""Fetch sessions (KIP-227): a consumer lists all its partitions once, and later only changed partitions.
 
 A session belongs to its connection and ends with it. An answer within a session omits each partition
 without records, an error or changed offsets.
@@ -45,7 +45,10 @@ class FetchSession:
         self.epoch = 1 if self.epoch == LAST_EPOCH else self.epoch + 1
 
     def note(self, place: Place, values: Values) -> bool:
-        """Record an answer; return whether it has news. Partitions with records move to the end."""
+        """Record a partition's answer; return whether the answer must be sent.
+
+        A partition with records moves to the end, so that the next answer starts with other partitions.
+        """
         offsets = (values["high_watermark"], values["log_start_offset"])
         has_records = len(values["records"]) > 0
         is_news = has_records or bool(values["error_code"]) or self._told.get(place) != offsets
@@ -56,7 +59,7 @@ class FetchSession:
 
 
 def asked_in(request: Any, version: int) -> Iterator[tuple[Place, object]]:
-    """Yield the partitions that a request itself names."""
+    """Yield the partitions that a request lists; its session may contain more partitions."""
     for topic in request.topics:
         key = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic
         for part in topic.partitions:
@@ -89,7 +92,7 @@ def session_of(call: Call, request: Any) -> tuple[FetchSession | None, ErrorCode
         return None, ErrorCode.none
     if len(session.parts) > MAX_PARTITIONS:
         call.peer.fetch_session = None
-        return None, ErrorCode.fetch_session_id_not_found  # the consumer asks again, in full
+        return None, ErrorCode.fetch_session_id_not_found  # the consumer sends a full list
     session.advance()
     return session, ErrorCode.none
 

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups."""
+"""The APIs DescribeGroups, ListGroups and DeleteGroups."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
 DEAD: Final = "Dead"
-MEMBER_BYTES: Final = 200  # of a member in an answer, without its opaque bytes
+MEMBER_BYTES: Final = 200  # estimated size of a member in an answer, without its opaque bytes
 
 
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Values:
-    """Return state, protocol and members; an unknown group is Dead (an error since version 6)."""
+    """Return state, protocol and members of each group.
+
+    An unknown group has the state Dead and, since version 6, an error.
+    """
     return await described_groups(call, request, request.groups, _describe, _size)
 
 
@@ -35,7 +38,10 @@ async def described_groups(
     describe: Callable[[Call, str], Values],
     member_bytes: Callable[[Values], int],
 ) -> Values:
-    """Describe each group once, with its allowed operations; ``member_bytes`` are those of one member."""
+    """Describe each group once, with the allowed operations.
+
+    ``member_bytes`` estimates the size of one member in the answer.
+    """
     groups = []
     for group_id in dict.fromkeys(group_ids):
         described = describe(call, group_id)
@@ -111,7 +117,7 @@ def _listed(group: Group, states: set[str], types: set[str]) -> bool:
 
 
 async def delete_groups(call: Call, request: DeleteGroupsRequest) -> Values:
-    """Delete groups without members, with their offsets."""
+    """Delete groups that have no members, and the offsets of these groups."""
     results: list[Values] = []
     for group_id in dict.fromkeys(request.groups_names):
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kio.schema.offset_fetch.v10.request import OffsetFetchRequestGroup
 
 OFFSET_FETCH, OFFSET_DELETE = 9, 47
-OFFSET_BYTES: Final = 30  # of an offset in an answer, without its metadata
+OFFSET_BYTES: Final = 30  # estimated size of an offset in an answer, without its metadata
 
 
 async def offset_fetch(call: Call, request: Any) -> Values:
-    """Return committed offsets; -1 without an error if a partition has none.
+    """Return committed offsets; -1 without an error for a partition that has no committed offset.
 
-    With require_stable, an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT (KIP-447).
-    A group or partition that is named twice is answered once.
+    With require_stable, an offset that an open transaction may change gets the error UNSTABLE_OFFSET_COMMIT
+    (KIP-447). A group or partition that is named twice is answered once.
     """
     stable = getattr(request, "require_stable", False)
     if call.version < 8:
@@ -56,7 +56,7 @@ async def _may_fetch(call: Call, reader: OffsetFetchRequestGroup) -> Code:
 async def _committed(
     call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None], stable: bool
 ) -> list[Values]:
-    """Return the topics of one group; None in ``asked_for`` stands for all its committed offsets."""
+    """Return the topics of one group; None in ``asked_for`` means all committed offsets."""
     wanted: dict[Any, dict[int, None]] = {}
     for topics in asked_for:
         if topics is None:
@@ -130,7 +130,7 @@ async def _topic_answer(
 
 
 def subscribed(group: Group) -> Callable[[str], bool]:
-    """Return a test whether members of the group read a topic (KIP-496); true if unknown."""
+    """Return a function of a topic: whether members subscribe to it (KIP-496); true if unknown."""
     if group.state_name == "Empty":
         return lambda topic: False
     topics = group.subscribed_topics()

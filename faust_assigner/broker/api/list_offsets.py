@@ -33,7 +33,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 )
 UNKNOWN: Final = -1
 NEVER: Final = 2**15  # above all versions
-#: The first version of ListOffsets in which a special timestamp is known.
+#: The first version of ListOffsets that has each special timestamp.
 KNOWN_SINCE: Final[Mapping[int, int]] = {
     LATEST: 1,
     EARLIEST: 1,
@@ -45,9 +45,9 @@ KNOWN_SINCE: Final[Mapping[int, int]] = {
 
 
 async def list_offsets(call: Call, request: ListOffsetsRequest) -> Values:
-    """Return one offset per partition: of a special timestamp, or of the first record not older.
+    """Return one offset per partition: of a special timestamp, or of the first record since a time.
 
-    With read_committed, LATEST is the last stable offset, and lookups by time find no record from there on.
+    With read_committed, LATEST is the last stable offset, and lookups by time ignore records from there on.
     A partition that is named twice is answered once with INVALID_REQUEST, as in Kafka.
     """
     is_committed = getattr(request, "isolation_level", 0) == READ_COMMITTED
@@ -127,7 +127,7 @@ async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, 
         )
 
     batches, found = await call.node.aside(look)
-    if not present_batches(log, batches, reading):  # trimmed or compacted away meanwhile
+    if not present_batches(log, batches, reading):  # trimmed or compacted during the read
         is_cleaned = reading.cleanings != log.cleanings
         return await _at_time(call, log, timestamp) if is_cleaned else None
     return max(found[0], log.start_offset), found[1]

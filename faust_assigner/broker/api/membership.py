@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kio.schema.sync_group.v5.request import SyncGroupRequest
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
-NO_TOKEN: Final = -1  # a heartbeat has no parked answer
+NO_TOKEN: Final = -1  # a group answers heartbeats at once, so it needs no token for a later answer
 
 
 async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]) -> Any:
@@ -55,7 +55,10 @@ async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]
 
 
 async def join_group(call: Call, request: JoinGroupRequest) -> Values:
-    """Park until the join phase ends. New member ids are the client or instance id and a random part."""
+    """Join a group; the answer waits for the end of the join phase.
+
+    A new member id consists of the client or instance id and a random part.
+    """
     instance_id = getattr(request, "group_instance_id", None)
     session_ms = milliseconds(request.session_timeout)
     rebalance_ms = milliseconds(request.rebalance_timeout) if call.version >= 1 else session_ms
@@ -105,7 +108,7 @@ def _joined(call: Call, reply: fx.JoinReply) -> Values:
 
 
 async def sync_group(call: Call, request: SyncGroupRequest) -> Values:
-    """Park followers until the leader's assignment is stored."""
+    """Return a member's assignment; followers wait until the leader's assignment is stored."""
     if call.version >= 5 and None in (request.protocol_type, request.protocol_name):
         return {"error_code": ErrorCode.inconsistent_group_protocol}  # required since KIP-559
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments}
@@ -133,12 +136,12 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> Values:
 
 
 def heartbeat(call: Call, request: HeartbeatRequest) -> Encoded:
-    """Answer a heartbeat; always at once."""
+    """Answer a heartbeat at once."""
     return beating(call.node, call.version, request)()
 
 
 def beating(node: Node, version: int, request: HeartbeatRequest) -> Again:
-    """Return a function that answers this heartbeat, and every identical later one."""
+    """Return a function that answers this heartbeat and all identical later heartbeats."""
     group_id, instance_id = request.group_id, getattr(request, "group_instance_id", None)
     event = Heartbeat(NO_TOKEN, request.member_id, request.generation_id, instance_id)
     return lambda: _beaten(version, node.groups.beat(group_id, event))
@@ -146,7 +149,7 @@ def beating(node: Node, version: int, request: HeartbeatRequest) -> Again:
 
 @functools.cache
 def _beaten(version: int, error: Code) -> Encoded:
-    """Return the most frequent answer of all, cached."""
+    """Return the answer to a heartbeat, cached because it is the most frequent of all answers."""
     return Encoded(answers.encode_response(HEARTBEAT, version, {"error_code": ErrorCode(error)}))
 
 

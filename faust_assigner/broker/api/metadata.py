@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-PARTITION_BYTES: Final = 40  # of one partition in an answer
-CACHED_TOPICS: Final = 1_000  # longer requests are rare, and would make long cache keys
-#: The type of resource of each key type, and the error for a peer that may not describe it.
+PARTITION_BYTES: Final = 40  # estimated size of one partition in an answer
+CACHED_TOPICS: Final = 1_000  # requests for more topics are rare and would need long cache keys
+#: Key type -> type of resource, and the error for a peer without the right to describe the resource.
 COORDINATED: Final = {
     GROUP_KEY: (GROUP, ErrorCode.group_authorization_failed),
     TRANSACTION_KEY: (TRANSACTIONAL_ID, ErrorCode.transactional_id_authorization_failed),
 }
-#: The internal topic that Kafka creates for the first look-up of each key type.
+#: The internal topic that Kafka creates at the first look-up of each key type.
 CREATED: Final = {
     GROUP_KEY: internal_topics.OFFSETS,
     TRANSACTION_KEY: internal_topics.TRANSACTIONS,
@@ -46,7 +46,7 @@ Wanted = tuple[str | None, uuid.UUID | None]
 
 
 async def metadata(call: Call, request: MetadataRequest) -> Encoded:
-    """Return topics by name or id, each once; all topics for null (in version 0: an empty list)."""
+    """Return topics by name or id, each once. A null list (in version 0: an empty list) means all topics."""
     node = call.node
     wanted: tuple[Wanted, ...] | None = None
     if request.topics is not None and (request.topics or call.version > 0):
@@ -76,7 +76,7 @@ async def metadata(call: Call, request: MetadataRequest) -> Encoded:
         is_long = answers.is_long(values, limits.INLINE_ELEMENTS, limits.INLINE_BYTES)
         return await node.crunch(encode) if is_long else encode()
 
-    is_checked = node.authorizer is not None  # so the answer depends on the peer's rights
+    is_checked = node.authorizer is not None  # then the answer depends on the peer's rights
     if is_checked or (wanted is not None and len(wanted) > CACHED_TOPICS):
         return Encoded(await make())
     key = (call.version, wanted, host, port, wants_operations, for_cluster)
@@ -108,7 +108,7 @@ async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:
 async def _topics(
     call: Call, request: MetadataRequest, wanted: Sequence[Wanted] | None, barred: frozenset[str]
 ) -> list[Values]:
-    """Return the topics; an error for each topic that the peer may not describe or create.
+    """Return the topics, with an error for each topic that the peer may not describe or create.
 
     A request for all topics (``wanted`` is None) returns only the topics that the peer may describe.
     """

@@ -1,4 +1,4 @@
-"""OffsetCommit, and the parts of a commit that TxnOffsetCommit shares: check, store in slices, answer."""
+"""The OffsetCommit API, and the steps of a commit that TxnOffsetCommit shares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Changes = dict[TopicPartition, Committed]
 
 
 async def offset_commit(call: Call, request: OffsetCommitRequest) -> Values:
-    """Store offsets, then acknowledge them; refuse all if the group does not accept the member.
+    """Store offsets, then acknowledge them. If the group refuses the member, no offset is stored.
 
     Unknown partitions get their own error. If all partitions are unknown, the group is not asked.
     """
@@ -38,10 +38,10 @@ async def commit_answer(
     request: OffsetCommitRequest | TxnOffsetCommitRequest,
     store: Callable[[Changes], Awaitable[ErrorCode]],
 ) -> Values:
-    """Check each partition, store the offsets of the sound ones, and return the errors of all.
+    """Check each partition, store the offsets of the valid partitions, and return all errors.
 
-    ``store`` returns the error of all sound partitions. It is called without offsets, too, if some metadata
-    is too large: an error of the member has priority over this one.
+    ``store`` returns one error for all valid partitions. If some metadata is too large, ``store`` is called
+    even without offsets: an error of the member has priority over OFFSET_METADATA_TOO_LARGE.
     """
     faults, changes = await _weigh(call, request)
     asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
@@ -60,14 +60,14 @@ async def commit_answer(
 
 
 def in_slices(changes: Changes) -> Iterator[Changes]:
-    """Yield the offsets in parts that are stored at once."""
+    """Yield the offsets in slices of at most COMMITTED_AT_ONCE; one write stores each slice."""
     entries = list(changes.items())
     for first in range(0, len(entries), COMMITTED_AT_ONCE):
         yield dict(entries[first : first + COMMITTED_AT_ONCE])
 
 
 async def _carry_out(call: Call, request: OffsetCommitRequest, changes: Changes) -> ErrorCode:
-    """Ask the group, then store; return the error of all existing partitions."""
+    """Let the group check the member, then store the offsets; return one error for all valid partitions."""
     reply = await asked(
         call,
         request.group_id,
@@ -111,7 +111,7 @@ def _find_topic(call: Call, wanted: Any) -> Topic | None:
 async def _weigh(
     call: Call, request: OffsetCommitRequest | TxnOffsetCommitRequest
 ) -> tuple[dict[tuple[Any, int], ErrorCode], Changes]:
-    """Check each partition before the group is asked: return the errors, and the offsets to store."""
+    """Check each partition, before the group is asked; return the errors and the offsets to store."""
     now, longest = call.node.clock(), call.node.settings.offset_metadata_max_bytes
     retention = getattr(request, "retention_time", None)
     retention_ms = milliseconds(retention) if retention is not None else -1
@@ -130,7 +130,7 @@ async def _weigh(
                     if unknown_id
                     else ErrorCode.unknown_topic_or_partition
                 )
-            elif len(note.encode("utf-16-le")) > 2 * longest:  # Kafka counts as Java does
+            elif len(note.encode("utf-16-le")) > 2 * longest:  # Kafka counts UTF-16 units
                 faults[place] = ErrorCode.offset_metadata_too_large
             else:
                 epoch = getattr(part, "committed_leader_epoch", -1)

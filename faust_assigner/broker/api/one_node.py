@@ -40,7 +40,7 @@ Parts = dict[str, list[Values]]
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Values:
     """Return the one log directory, and the bytes of the requested partitions (null: all)."""
     if not call.may(DESCRIBE, CLUSTER, THE_CLUSTER):
-        # Before version 3 only an empty list tells this.
+        # Answers before version 3 have no error field: their clients get only an empty list.
         return {"error_code": ErrorCode.cluster_authorization_failed, "results": ()}
     catalogue = call.node.catalogue
     asked: Iterable[tuple[str, Iterable[int] | None]]
@@ -79,7 +79,7 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Valu
 
 
 async def elect_leaders(call: Call, request: ElectLeadersRequest) -> Values:
-    """Answer ELECTION_NOT_NEEDED: the only replica leads. For null, no partition needs an election."""
+    """Answer ELECTION_NOT_NEEDED, because the only replica leads. For null, list no partitions."""
     asked = request.topic_partitions
     parts: Parts = {topic.name: [] for topic in call.node.catalogue} if asked is None else {}
     for topic in asked or ():
@@ -97,7 +97,7 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> Values:
 
 
 async def alter_reassignments(call: Call, request: AlterPartitionReassignmentsRequest) -> Values:
-    """Accept only the present replica of each partition: this node is the only possible one."""
+    """Refuse any replica except this node, the only node. An accepted request changes nothing."""
     here = (call.node.settings.node_id,)
     parts: Parts = {}
     for topic in request.topics:
@@ -123,17 +123,17 @@ async def alter_reassignments(call: Call, request: AlterPartitionReassignmentsRe
 
 
 def list_reassignments(call: Call, request: ListPartitionReassignmentsRequest) -> Values:
-    """Return no reassignment: none is ever in progress."""
+    """Return an empty list, because no reassignment is ever in progress."""
     return {"error_code": ErrorCode.none, "error_message": None, "topics": ()}
 
 
 def describe_quotas(call: Call, request: DescribeClientQuotasRequest) -> Values:
-    """Return no quota."""
+    """Return an empty list, because the broker has no quotas."""
     return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
 
 
 async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
-    """Return this node as the only voter. There is no log of metadata, so all its offsets are 0."""
+    """Return this node as the only voter. There is no metadata log, so the log end offset is 0."""
     me = call.node.settings.node_id
     asked = [(one.topic_name, p.partition_index) for one in request.topics for p in one.partitions]
     topics = []
@@ -151,7 +151,7 @@ async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
 
 
 async def alter_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
-    """Refuse each entry: the broker enforces no quotas, so it stores none."""
+    """Refuse each entry, because the broker enforces no quotas."""
     return await call.node.crunch(lambda: _refused_quotas(call, request))
 
 

@@ -1,4 +1,4 @@
-"""The authorized operations in answers: a bit for each operation that the peer may perform on a resource."""
+"""The authorized operations in answers: one bit for each operation that the peer may perform."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def authorized(call: Call, resource_type: int, name: str) -> int:
 
 
 def of_cluster(call: Call, request: Any) -> int:
-    """Return the operations on the cluster if the request asks for them; none without DESCRIBE."""
+    """Return the operations on the cluster if the request asks for them; 0 without the right to DESCRIBE."""
     if not getattr(request, "include_cluster_authorized_operations", False):
         return NOT_ASKED
     may_describe = call.may(DESCRIBE, CLUSTER, THE_CLUSTER)

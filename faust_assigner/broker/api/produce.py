@@ -1,4 +1,4 @@
-"""Produce: check and append record batches."""
+"""The Produce API: check and append record batches."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ NO_OFFSET: Final = -1
 BARRED: Final = ErrorCode.transactional_id_authorization_failed
 NO_NAME: Final = "a transactional batch without a transactional id"
 NO_RIGHT: Final = "the right to write with this transactional id is missing"
-ADDING_SINCE: Final = 12  # clients of the second version of transactions (KIP-890)
+ADDING_SINCE: Final = 12  # since this version, a batch adds its partition (KIP-890)
 ABORTABLE_SINCE: Final = 11  # older clients do not know TRANSACTION_ABORTABLE
 
 
 async def produce(call: Call, request: Any) -> Values | object:
-    """Append one batch per partition. acks=0: no answer; 1 and -1: answer once stored (one replica).
+    """Append one batch per partition. With acks=0, send no answer; with 1 or -1, answer after the append.
 
-    Each partition has its own result. A batch that is not checked in time is refused before the append; an
+    Each partition has its own result. A batch whose check takes too long is refused before the append; an
     appended batch is acknowledged, however late. If a request names a partition several times, the last
-    batch counts, as in Kafka. A transactional batch without a transactional id refuses the whole request.
+    batch counts, as in Kafka. The whole request is refused if it has a transactional batch, but no
+    transactional id or no right to the id.
     """
     asked: dict[Any, dict[int, Any]] = {}
     for topic in request.topic_data:
@@ -80,7 +81,7 @@ async def produce(call: Call, request: Any) -> Values | object:
 
 
 def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, object]]:
-    """Return the topic, the error if it is missing or barred, and its fields in the answer."""
+    """Return the topic, the error to answer if the topic is None, and the topic's fields in the answer."""
     catalogue = call.node.catalogue
     if call.version >= 13:
         topic, missing, names = catalogue.by_id(key), ErrorCode.unknown_topic_id, {"topic_id": key}
@@ -141,7 +142,7 @@ def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[byt
 async def _append(
     call: Call, topic: Topic, log: PartitionLog, data: bytes, transactional_id: str | None
 ) -> tuple[int, datetime.datetime | None]:
-    """Check and append one batch; return its base offset, and its time for LogAppendTime topics."""
+    """Check and append one batch; return its base offset and, for LogAppendTime topics, the time."""
     node, now = call.node, call.node.clock()
     rules = node.rules(topic, now)
     max_bytes = int(node.config(topic, "max.message.bytes"))
@@ -168,7 +169,7 @@ async def _append(
             base = log.append(batch, data, now)
         else:
             node.counters["batches_repeated"] += 1
-        # For a repeated batch, too: the first wait for the disk may have failed.
+        # A repeated batch waits for the disk, too, because the first wait may have failed.
         await flush(node, log, int(node.config(topic, "flush.messages")))
     except StoreFailed as failed:
         node.space.give_back()
@@ -179,11 +180,12 @@ async def _append(
 def _admit(
     call: Call, topic: Topic, log: PartitionLog, batch: Batch, transactional_id: str | None
 ) -> None:
-    """Refuse a transactional batch without an open transaction here (KIP-890). Raises BadBatch.
+    """Check a batch against its producer's transaction (KIP-890). Raises BadBatch.
 
-    Clients of the second version do not add partitions themselves: their batch adds its partition.
+    Before ADDING_SINCE, a transactional batch needs an open transaction with this partition. Later
+    clients do not add partitions themselves: their batch adds its partition.
 
-    The coordinator is asked for every batch, so a fenced producer can write no further record.
+    The coordinator checks every transactional batch, so a fenced producer can write no further record.
     """
     if not batch.is_transactional:
         if log.has_open(batch.producer_id):
@@ -204,7 +206,7 @@ def _admit(
 
 
 async def flush(node: Node, log: PartitionLog, flush_every: int) -> None:
-    """Wait for the disk if at least ``flush_every`` records may not be on it (flush.messages)."""
+    """Wait for the disk if at least ``flush_every`` records may not be on disk yet (flush.messages)."""
     end = log.end_offset
     if end - log.flushed_to >= flush_every:
         await node.flushing.flushed()

@@ -1,4 +1,4 @@
-"""Refuse a whole request with one error, where its API has it: at the top level or per element."""
+"""Refuse a whole request with one error, at the top level of the answer or in each element."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
 
 
 def refuse(api_key: int, version: int, request: Any, error: ErrorCode) -> Values:
-    """Return the answer that refuses ``request``; an unreadable request (None) gets one element."""
+    """Return the answer that refuses ``request``; for an unreadable request (None), with one element."""
     answer = {f.name for f in fields(load_response_schema(api_key, version))}
     if "error_code" in answer:
         return {"error_code": error}
@@ -150,7 +150,7 @@ def refuse(api_key: int, version: int, request: Any, error: ErrorCode) -> Values
 def refuse_elements(
     api_key: int, version: int, request: Any, error: ErrorCode
 ) -> dict[str, list[Values]]:
-    """Return the lists of the answer in which each element of ``request`` has the error."""
+    """Return the answer's lists, with the error for each element of ``request``."""
     answer = {f.name for f in fields(load_response_schema(api_key, version))}
     found: dict[str, list[Values]] = {}
     for listing in _ANSWERS.get(api_key, ()):

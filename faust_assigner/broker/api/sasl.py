@@ -47,7 +47,7 @@ def handshake(call: Call, request: SaslHandshakeRequest) -> Values:
 
 
 async def authenticate(call: Call, request: SaslAuthenticateRequest) -> Values:
-    """Handle one message of the log-in; a failed log-in is answered late and ends the connection."""
+    """Handle one message of the log-in. After a failure, delay the answer and close the connection."""
     gate = call.peer.gate
     if gate is None or gate.is_open:
         return _refused(ErrorCode.illegal_sasl_state, "there is no log-in to go on with")
@@ -100,7 +100,7 @@ def _described(call: Call, user: str, times: int) -> Values:
 
 
 async def alter_users(call: Call, request: Any) -> Values:
-    """Store and delete salted credentials, user by user; a user with an invalid change stays as is."""
+    """Store and delete salted credentials. After an invalid change, a user keeps all its credentials."""
     changes: dict[str, list[Any]] = {}
     for one in (*request.deletions, *request.upsertions):
         changes.setdefault(one.name, []).append(one)
@@ -137,7 +137,7 @@ def _alter(call: Call, user: str, changes: Sequence[Any]) -> None:
             )
         else:
             deletes.append((user, mechanism))
-    if len(changes) > 1:  # Kafka allows one change per user in a request, for any mechanisms
+    if len(changes) > 1:  # Kafka allows one change per user in a request, whatever the mechanism
         raise Refused(ErrorCode.duplicate_resource, f"user {user!r} is changed twice")
     credentials = call.node.credentials
     if len(credentials) >= MAX_CREDENTIALS and any(credentials.get(*name) is None for name in puts):

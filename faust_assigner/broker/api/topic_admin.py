@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords."""
+"""The APIs CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS = 19, 20, 21, 37
 DEFAULT: Final = -1
 HIGH_WATERMARK: Final = -1
-TOPIC_BYTES: Final = 2_000  # of a created topic in an answer, with its configs
+TOPIC_BYTES: Final = 2_000  # estimated size of a created topic in an answer, with its configs
 
 
 def _attempt(action: Callable[..., Values], *arguments: object) -> Values:
@@ -54,7 +54,7 @@ def _refuse_repeated(name: str, times: int) -> None:
 
 
 async def create_topics(call: Call, request: CreateTopicsRequest) -> Values:
-    """Create topics, each on its own; a topic beyond this broker's limits is refused with a reason."""
+    """Create each topic independently; refuse topics beyond this broker's limits, with the reason."""
     names = Counter(topic.name for topic in request.topics)
 
     def create(wanted: CreatableTopic) -> Values:
@@ -204,7 +204,10 @@ def _existing(catalogue: Catalogue, name: str) -> Topic:
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> Values:
-    """Move log starts forward; -1: to the high watermark. A repeated partition's last offset counts."""
+    """Move log starts forward, for -1 to the high watermark.
+
+    If a request names a partition several times, the last offset counts.
+    """
     asked: dict[str, dict[int, Any]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(

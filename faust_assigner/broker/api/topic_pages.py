@@ -14,13 +14,13 @@ from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 from faust_assigner.broker.topics import Topic
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
-#: Kafka's tools fail on null.
+#: Empty lists, because Kafka's tools fail on null.
 NO_ELR: Final[Values] = {"eligible_leader_replicas": (), "last_known_elr": ()}
-MAX_PARTITIONS: Final = 2_000  # of one page, Kafka's max.request.partition.size.limit
+MAX_PARTITIONS: Final = 2_000  # in one page: Kafka's max.request.partition.size.limit
 
 
 async def describe_topic_partitions(call: Call, request: Any) -> Values:
-    """Return one page; an empty list means all topics. A full page ends with a cursor to the next one."""
+    """Return one page; an empty list means all topics. A full page ends with a cursor to the next page."""
     names, hidden = _asked(call, request)
     first, cursor = 0, request.cursor
     if cursor is not None:
@@ -33,7 +33,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
     for name in names:
         if room <= 0:
             return {"topics": topics, "next_cursor": _cursor(name, 0)}
-        begin, first = first, 0  # the cursor's partition counts in its own topic alone
+        begin, first = first, 0  # the cursor's partition applies only to the cursor's topic
         topic = None if name in hidden else call.node.catalogue.get(name)
         if topic is None:
             error = ErrorCode.topic_authorization_failed
@@ -50,7 +50,10 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
 
 
 def _asked(call: Call, request: Any) -> tuple[list[str], set[str]]:
-    """Return the requested names in order, and the hidden ones among them; a list of all has none."""
+    """Return the names in order, and the hidden names: the peer may not describe these topics.
+
+    A request for all topics omits the hidden names without an error.
+    """
     asked = {t.name for t in request.topics}
     names = sorted(asked or {t.name for t in call.node.catalogue})
     hidden = {name for name in names if not call.may(DESCRIBE, TOPIC, name)}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-ENTRY_BYTES: Final = 40  # of one producer or transaction in an answer
+ENTRY_BYTES: Final = 40  # estimated size of one producer or transaction in an answer
 #: States of Kafka that do not occur in this broker, but are valid filters.
 PASSING_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"})
 

@@ -1,4 +1,4 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn."""
+"""The APIs InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit and EndTxn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
 NOBODY: Final = -1
 ABORTABLE_SINCE: Final = 4  # TxnOffsetCommit: older clients do not know TRANSACTION_ABORTABLE
-#: The first versions of clients with the second version of transactions (KIP-890): EndTxn, TxnOffsetCommit.
+#: The first versions of EndTxn and TxnOffsetCommit in the second version of transactions (KIP-890).
 BUMPING_SINCE, ADDING_SINCE = 5, 5
 #: The first version of an API whose clients know PRODUCER_FENCED (KIP-588). Older clients get
 #: INVALID_PRODUCER_EPOCH.
@@ -59,7 +59,7 @@ FENCED_SINCE: Final[Mapping[int, int]] = {
 
 
 def _ask(call: Call, api_key: int, transactional_id: str, event: Event) -> ErrorCode:
-    """Send an event to a transactional id; return the error, as the client's version knows it."""
+    """Send an event to a transactional id; return an error code that the client's version knows."""
     if not limits.is_group_id(transactional_id):
         return ErrorCode.invalid_request
     code = call.node.transactions.ask(transactional_id, event)
@@ -83,7 +83,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Values:
     try:
         fresh_id = call.node.new_producer_id()
     except StoreFailed:
-        # Also for an idempotent producer: after this error it does not look for another coordinator.
+        # After this error, transactional and idempotent producers retry without a search for a coordinator.
         return _no_producer(ErrorCode.coordinator_load_in_progress)
     if transactional_id is None:
         return {"error_code": ErrorCode.none, "producer_id": fresh_id, "producer_epoch": 0}
@@ -102,7 +102,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Values:
 
 
 def _denied_producer(call: Call, transactional_id: str | None) -> ErrorCode | None:
-    """Return the error for a peer without the right to produce so, or None."""
+    """Return the error if the peer may not use the id or, without an id, write idempotently; else None."""
     if transactional_id is not None:
         may = call.may(WRITE, TRANSACTIONAL_ID, transactional_id)
         return None if may else ErrorCode.transactional_id_authorization_failed
@@ -115,7 +115,7 @@ def _no_producer(error: ErrorCode) -> Values:
 
 
 async def add_partitions(call: Call, request: Any) -> Values:
-    """Add all partitions or none; if one does not exist, the rest fail: OPERATION_NOT_ATTEMPTED."""
+    """Add all partitions or none. If a partition is refused, the others get OPERATION_NOT_ATTEMPTED."""
     places: dict[tuple[str, int], Place | None] = {}
     barred = {
         topic.name
@@ -167,7 +167,7 @@ def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> Values:
 
 
 async def end_txn(call: Call, request: EndTxnRequest) -> Values:
-    """Commit or abort, in one write with the markers and the offsets of groups.
+    """Commit or abort a transaction. One write stores the result, the markers and the group offsets.
 
     Since version 5 the answer has the producer's next epoch, or a fresh producer id (KIP-890).
     """
@@ -183,7 +183,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> Values:
             return {"error_code": ErrorCode.coordinator_not_available}
         event = EndAndBump(*producer, fresh_id)
     error = _ask(call, END_TXN, transactional_id, event)
-    # Read before the wait for the disk: meanwhile a new producer may fence this producer.
+    # Read now, because a new producer may fence this producer during the wait for the disk.
     ended = call.node.transactions.get(transactional_id)
     if error is ErrorCode.none:
         error = await _flush(call, transactional_id)
@@ -217,7 +217,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Valu
 
 
 async def _carry_out(call: Call, request: TxnOffsetCommitRequest, changes: Changes) -> ErrorCode:
-    """Ask the transaction and the group, then store; return the error of all existing partitions."""
+    """Check the transaction and the member, then store; return one error for all valid partitions."""
     error = _may_write(call, request)
     if error is not Code.NONE:
         return ErrorCode(error)

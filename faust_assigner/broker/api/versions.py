@@ -1,4 +1,4 @@
-"""ApiVersions: the served APIs. Unknown versions get version 0 with error 35 (KIP-511)."""
+"""The ApiVersions API. Requests of unknown versions get an answer of version 0 with error 35 (KIP-511)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 API_VERSIONS: Final = 18
-#: Lowest and highest level of each feature of Kafka 4.3 that this broker supports; the highest one is
+#: Lowest and highest level of each feature of Kafka 4.3 that this broker supports; the highest level is
 #: finalized. Level 1 of group.version is the consumer protocol (KIP-848).
 #: Level 2 of transaction.version is the second version of transactions (KIP-890).
 FEATURES: Final = {
@@ -29,7 +29,7 @@ _advertised: list[dict[str, object]] = []
 
 
 def advertise(apis: Iterable[Api]) -> None:
-    """Set the advertised list once all APIs are known."""
+    """Set the list of advertised APIs, once all APIs are known."""
     _advertised[:] = [
         {
             "api_key": api.key,
@@ -65,7 +65,7 @@ def _answer(version: int) -> Encoded:
 
 
 def unsupported_version() -> Mapping[str, object]:
-    """Return the answer to an unknown version of ApiVersions, which any client can decode."""
+    """Return the answer to a request of an unknown version; clients of all versions can decode it."""
     return {"error_code": ErrorCode.unsupported_version, "api_keys": _advertised}
 
 

@@ -1,4 +1,4 @@
-"""The groups of one broker around the pure state machines: events, effects, offsets, configs, metrics."""
+"""The groups of one broker: the pure state machines with their storage, timers, configs and metrics."""
 
 from faust_assigner.broker.groups.service import GroupService
 

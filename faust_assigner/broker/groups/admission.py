@@ -1,11 +1,11 @@
-"""Which requests may create a group, and the account of which peer created which group.
+"""Decide whether a request may create a group, and count the groups that each peer created.
 
-The account lets no peer use up the broker's limit of groups.
+The counts keep a peer from using up the broker's limit of groups.
 
-An address may create a group while it has fewer groups than remain free. The same rule holds for each of its
-connections, within the address's remaining share. Groups that hold only committed offsets are limited to half
-of all groups: acknowledged offsets are never dropped to make room, so the other half stays for members.
-Only existing groups count: a removed group frees its place.
+An address may create a group while it has fewer groups than remain free. A connection may create a group
+while it has fewer groups than its address may still create. Groups that hold only committed offsets are
+limited to half of all groups. Acknowledged offsets are never dropped to make room, so the other half stays
+for groups with members. A removed group no longer counts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def creates_group(event: Event) -> bool:
 
 
 def creation_error(group_id: str, event: Event, group_limits: GroupLimits) -> Code:
-    """Return the reason why an event cannot create the group, or NONE; the quota is not part of it."""
-    # Kafka allows commits under an empty name. A machine refuses such a heartbeat with Kafka's message.
+    """Return the reason why an event cannot create the group, or NONE. GroupQuota checks the limits."""
+    # Kafka allows commits under an empty group id. For a heartbeat with an empty group id, the group's
+    # state machine returns Kafka's error message.
     may_be_nameless = isinstance(event, CommitOffsets | ConsumerGroupHeartbeat)
     if not limits.is_group_id(group_id) and (group_id or not may_be_nameless):
         return Code.INVALID_GROUP_ID
@@ -63,13 +64,16 @@ class _Entry(NamedTuple):
 
 
 class GroupQuota:
-    """The account of all groups of one broker."""
+    """The number of groups that each address and each connection created in one broker.
+
+    A simple group has only committed offsets and never had a member.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._standing: Counter[str] = Counter()  # by address
-        self._simple: Counter[str] = Counter()  # groups with only committed offsets, by address
-        #: (address, simple) -> groups, oldest first
+        self._standing: Counter[str] = Counter()  # address -> existing groups
+        self._simple: Counter[str] = Counter()  # address -> simple groups
+        #: (address, is_simple at the creation) -> groups that may be empty, oldest first
         self._fresh: dict[tuple[str, bool], dict[str, None]] = {}
 
     def note(self, group_id: str, creator: GroupCreator | None, *, is_simple: bool) -> None:
@@ -85,7 +89,7 @@ class GroupQuota:
         self._fresh.setdefault((address, is_simple), {})[group_id] = None
 
     def has_members(self, group_id: str) -> None:
-        """Record that a group got its first member: it no longer counts as a group of only offsets."""
+        """Record that a group got its first member: the group no longer counts as simple."""
         entry = self._entries.get(group_id)
         if entry is not None and entry.is_simple:
             self._simple[entry.address] -= 1
@@ -98,7 +102,7 @@ class GroupQuota:
             return
         self._standing[entry.address] -= 1
         self._simple[entry.address] -= entry.is_simple
-        for is_simple in (True, False):  # the kind may have changed since the creation
+        for is_simple in (True, False):  # is_simple may have changed since the creation
             self._fresh.get((entry.address, is_simple), {}).pop(group_id, None)
         peer = entry.peer() if entry.peer is not None else None
         if peer is not None:
@@ -110,11 +114,11 @@ class GroupQuota:
         return left > 0 and (creator is None or creator.created_groups < left)
 
     def needs_room(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
-        """Whether to remove empty groups for a peer: its address is full, not only its own share."""
+        """Whether an empty group must be removed for a peer: its address may create no more groups."""
         return self._left(creator.address if creator is not None else None, is_simple) <= 0
 
     def _left(self, address: str | None, is_simple: bool) -> int:
-        """Return how many more groups an address may create: the free places less its own groups."""
+        """Return how many more groups an address may create: the free places minus its own groups."""
         left = limits.MAX_GROUPS - self._standing.total()
         if address is not None:
             left -= self._standing[address]
@@ -124,7 +128,7 @@ class GroupQuota:
         return left
 
     def fresh(self, creator: GroupCreator | None, *, is_simple: bool) -> Iterator[str]:
-        """Yield groups that may be empty, each once, those of the peer's own address and kind first."""
+        """Yield the groups that may be empty, each once: first from the peer's own address and kind."""
         mine = (creator.address if creator is not None else "", is_simple)
         keys = sorted(self._fresh, key=lambda key: (key != mine, key[0] != mine[0], key))
         for key in keys:

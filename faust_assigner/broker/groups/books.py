@@ -1,4 +1,4 @@
-"""The committed offsets of all groups: store first, then update memory; expire at the end."""
+"""The committed offsets of all groups. Each change is stored first, then applied in memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GroupBooks:
             self._readers.setdefault(topic, set()).add(group_id)
 
     def commit(self, group_id: str, changes: Mapping[TopicPartition, Committed]) -> Code:
-        """Store offsets that a group has accepted; they are stored before this returns."""
+        """Store offsets that a group has accepted; return only after the write, with its error code."""
         book = self._books.setdefault(group_id, OffsetBook())
         if not self._has_space(group_id, book, changes):
             return Code.INVALID_REQUEST
@@ -53,7 +53,7 @@ class GroupBooks:
     def commit_later(
         self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
     ) -> Code:
-        """Store offsets as pending until the producer's transaction commits, before this returns."""
+        """Store offsets as pending; they become valid when the producer's transaction commits."""
         if not self._has_space(group_id, self.offsets(group_id), changes):
             return Code.INVALID_REQUEST
         if not self._stored(group_id, self.pending.puts(group_id, producer_id, changes)):
@@ -66,7 +66,10 @@ class GroupBooks:
     def end_transaction(
         self, group_id: str, producer_id: int, *, commits: bool
     ) -> tuple[list[tuple[bytes, bytes]], list[bytes], Callable[[], None]]:
-        """Plan a transaction's end for one group: return puts, deletes, and the call after the write."""
+        """Plan a transaction's end for one group.
+
+        Return the puts, the deletes, and a function to call after the write.
+        """
         changes, deletes = self.pending.ending(group_id, producer_id)
         applied = changes if commits else {}
 
@@ -96,7 +99,7 @@ class GroupBooks:
         return iter(dict.fromkeys((*self._books, *self.pending)))
 
     def has_any(self, group_id: str) -> bool:
-        """Whether a group has offsets or pending ones."""
+        """Whether a group has committed or pending offsets."""
         return bool(self._books.get(group_id)) or bool(self.pending.count(group_id))
 
     def offsets(self, group_id: str) -> OffsetBook:
@@ -104,7 +107,7 @@ class GroupBooks:
         return self._books.get(group_id) or OffsetBook()
 
     def delete_offsets(self, group_id: str, keys: Iterable[TopicPartition]) -> None:
-        """Delete offsets of one group, also pending ones of open transactions."""
+        """Delete offsets of one group, including pending offsets of open transactions."""
         named = set(keys)
         self._drop_offsets(group_id, named, named.__contains__)
 
@@ -121,7 +124,10 @@ class GroupBooks:
             delete_quietly(self._store, [*stored, *pending])
 
     def topic_deleted(self, topic: str) -> Iterator[str]:
-        """Delete the offsets of a deleted topic, which are invalid for a new one; yield each group."""
+        """Delete the offsets of a deleted topic; yield each group.
+
+        The offsets would be invalid for a new topic with the same name.
+        """
         for group_id in self._readers.pop(topic, ()):
             named = self.offsets(group_id).of_topic(topic)
             self._drop_offsets(group_id, named, lambda key: key[0] == topic)
@@ -136,7 +142,7 @@ class GroupBooks:
         return [*(group_store.offset_key(group_id, *key) for key in book.entries), *pending]
 
     def expire(self, group: Group, retention_ms: int) -> tuple[TopicPartition, ...]:
-        """Apply KIP-211 to one group; return the expired partitions."""
+        """Delete a group's expired offsets (KIP-211); return the partitions of these offsets."""
         book = self.offsets(group.group_id)
         old = book.expired(group, retention_ms=retention_ms, now_ms=self._clock())
         expired = tuple(key for key in old if not self.pending.is_pending(group.group_id, key))

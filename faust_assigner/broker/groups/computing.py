@@ -15,7 +15,7 @@ Compute = Callable[[GroupSpec, Outcome], None]
 
 
 def compute_now(spec: GroupSpec, done: Outcome) -> None:
-    """Compute a target synchronously. An assignor's exception is an outcome: the group keeps its target."""
+    """Compute a target synchronously. If the assignor raises, ``done`` gets no target, but the reason."""
     done(*_computed(spec))
 
 
@@ -28,19 +28,19 @@ def _computed(spec: GroupSpec) -> tuple[Target | None, str]:
 
 
 class TargetComputer:
-    """Computes in a thread once an event loop runs, one target at a time; before, at once."""
+    """Computes targets synchronously before :meth:`start`, then one at a time in a thread."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "broker-assign")
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the thread; from now on the outcomes arrive on ``loop``."""
+        """Start the thread; from now on outcomes are passed to ``done`` on ``loop``."""
         self._loop = loop
         self._thread.submit(int)
 
     def compute(self, spec: GroupSpec, done: Outcome) -> None:
-        """Compute a target, and call ``done`` with it, unless the computer is closed before."""
+        """Compute a target, then call ``done`` with the outcome, unless the computer was closed."""
         if self._loop is None:
             compute_now(spec, done)
             return

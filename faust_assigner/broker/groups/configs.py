@@ -1,6 +1,6 @@
-"""Configs of single groups (KIP-848's resource type GROUP), stored, with priority over the broker's settings.
+"""Configs of single groups (KIP-848's resource type GROUP), which override the broker's settings.
 
-A config may be set before its group exists; it outlives the group, as in Kafka.
+A config may be set before its group exists, and stays after the group is deleted, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metrics of the groups as plain numbers: cheap to update, read only by a scrape."""
+"""The metrics of the groups as plain numbers, which are cheap to update and formatted at a scrape."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FENCING: Final = frozenset(
         Code.STALE_MEMBER_EPOCH,
     }
 )
-HEARTBEATS: Final = {b"\0\x0c": "classic", b"\0\x44": "consumer"}  # by a frame's API key
-SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
+HEARTBEATS: Final = {b"\0\x0c": "classic", b"\0\x44": "consumer"}  # API key -> protocol
+SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})  # the states outside a rebalance
 
 
 class Spread:
@@ -42,7 +42,7 @@ class Spread:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Return (upper bound, number of values up to it) pairs, in Prometheus' format."""
+        """Return pairs of an upper bound and the number of values up to this bound, as for Prometheus."""
         sums, so_far = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             so_far += count
@@ -65,13 +65,16 @@ class Meter:
     _unsettled: dict[str, int] = field(default_factory=dict)  # group -> rebalance start in ms
 
     def served(self, frame: bytes, heard_at: float) -> None:
-        """Record the time from a heartbeat's arrival (``time.monotonic``); ignores other requests."""
+        """Record the time since a heartbeat's arrival (``time.monotonic``); ignore other requests."""
         protocol = HEARTBEATS.get(frame[:2])
         if protocol is not None:
             self.heartbeat_s[protocol].add(time.monotonic() - heard_at)
 
     def state_seen(self, group_id: str, state: str, now_ms: int, reason: str) -> None:
-        """Record a group's state after an event; a rebalance lasts from leaving SETTLED to Stable."""
+        """Record a group's state after an event, and so the number and duration of rebalances.
+
+        A rebalance begins when the group leaves SETTLED, and ends when the group is Stable.
+        """
         if state not in SETTLED:
             if group_id not in self._unsettled:
                 self._unsettled[group_id] = now_ms

@@ -39,7 +39,7 @@ class PendingOffsets:
     def puts(
         self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
     ) -> list[Pair]:
-        """Return the writes that belong to :meth:`add`."""
+        """Return the store writes for the offsets that :meth:`add` keeps in memory."""
         return [
             (
                 group_store.pending_key(group_id, producer_id, *key),
@@ -51,7 +51,7 @@ class PendingOffsets:
     def add(
         self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Add pending offsets; a later offset of the same transaction replaces an earlier one."""
+        """Add pending offsets in memory; within a transaction, the latest offset of a partition counts."""
         waiting = self._of(group_id, producer_id)
         waiting.update((key, (entry, False)) for key, entry in changes.items())
 

@@ -1,4 +1,4 @@
-"""Server-side assignors of other packages: ``group.consumer.assignors`` has ``NAME=MODULE:FUNCTION``."""
+"""Server-side assignors of other packages: ``NAME=MODULE:FUNCTION`` in ``group.consumer.assignors``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def places_in(text: str) -> dict[str, str]:
 
 
 def load_plug_ins(places: Mapping[str, str]) -> None:
-    """Import each function and register it under its name. Raises ConfigError that names both."""
+    """Import each function and register it as an assignor. Raises ConfigError with the assignor's name."""
     for name, place in places.items():
         module, _, attribute = place.partition(":")
         try:
@@ -38,13 +38,13 @@ def load_plug_ins(places: Mapping[str, str]) -> None:
 
 
 class _CheckedAssignor:
-    """An assignor whose targets are checked; equal for the same name and place."""
+    """A wrapper that checks an assignor's targets. Wrappers of the same name and place are equal."""
 
     def __init__(self, name: str, place: str, assign: Assign) -> None:
         self._name, self._place, self._assign = name, place, assign
 
     def __call__(self, spec: GroupSpec, topics: Mapping[TopicId, Topic], /) -> Target:
-        """Return the target of every member. Raises ValueError for a target against the rules."""
+        """Return the target of every member. Raises ValueError for an invalid target."""
         target = self._assign(spec, topics)
         strangers = sorted(target.keys() - spec.members.keys())
         if strangers:

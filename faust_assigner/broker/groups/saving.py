@@ -1,4 +1,4 @@
-"""The records of groups in the store, with Kafka's limit on their size and its error codes."""
+"""Load and save the records of groups, with Kafka's size limit and error codes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class GroupSaver:
     max_record_bytes: int
 
     def load(self, group_ids: Iterable[str]) -> dict[str, list[Record]]:
-        """Return the records of every group, and no records for further ``group_ids``."""
+        """Return the stored records by group; an empty list for any of ``group_ids`` without records."""
         found: dict[str, list[Record]] = {group_id: [] for group_id in group_ids}
         for record in group_records.load_records(self.store):
             found.setdefault(record.key.group_id, []).append(record)
         return found
 
     def save(self, group_id: str, records: Sequence[Record]) -> Code:
-        """Write records of a group, all or nothing; of records with equal keys the last one counts."""
+        """Write all records of a group, or none; of records with equal keys, only the last is written."""
         puts, deletes = group_records.as_writes(records)
         classic = (record.value for record in records if record.key.kind is Kind.CLASSIC)
         sizes = [group_store.record_size(one) for one in classic if isinstance(one, GroupRecord)]
@@ -57,7 +57,7 @@ class GroupSaver:
 
 
 def delete_quietly(store: Store, deletes: Iterable[bytes], ranges: Iterable[Range] = ()) -> None:
-    """Delete keys of groups; log a failure, which leaves them to the next start."""
+    """Delete keys of groups. A failure is logged; the next start then finds the old keys."""
     try:
         store.write((), deletes, ranges=ranges)
     except StoreFailed as error:

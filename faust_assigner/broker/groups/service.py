@@ -1,7 +1,7 @@
 """All groups of this broker: pass events to them, store before answering, keep their timers.
 
-The state machines are pure (:mod:`faust_assigner.coordinator`); this module does their I/O. Parked requests
-are callbacks by token. Single-threaded: called from the broker's event loop only.
+The state machines are pure (:mod:`faust_assigner.coordinator`); this module does their I/O. The answer of a
+parked request is a callback, found by the request's token. Only the broker's event loop calls this module.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from faust_assigner.coordinator.unknown import answer_unknown
 logger = logging.getLogger(__name__)
 Answer = Callable[[fx.Reply], None]
 SetTimer = Callable[[str, int], None]  # (group id, time in ms): schedules GroupService.tick
-STATE: Final = "state"  # the event of a changed state; any other event name is a reason
+STATE: Final = "state"  # the event name for a changed state; any other name is a rebalance's reason
 
 
 class GroupService:
@@ -142,7 +142,7 @@ class GroupService:
             isinstance(event, ConsumerGroupHeartbeat)
             and self._told.get(group_id) is not self._catalogue()
         ):
-            # A member that has just created a topic gets its partitions.
+            # A member that has just created a topic gets the topic's partitions at once.
             self._feed(group, CatalogueChanged(self._tell(group_id)))
         self._feed(group, event)
         if not isinstance(event, CommitOffsets):
@@ -194,7 +194,7 @@ class GroupService:
         self.meter.forget(group_id)
 
     def _has_room(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
-        """Whether a peer may create a group; if its address is full, first forget the oldest empty group."""
+        """Whether a peer may create a group; at its address's limit, first forget an empty group."""
         if self._quota.needs_room(creator, is_simple=is_simple):
             for group_id in self._quota.fresh(creator, is_simple=is_simple):
                 group = self._groups.get(group_id)
@@ -208,7 +208,7 @@ class GroupService:
         return answer_unknown(event, group_id, self._limits, self._consumer_limits(group_id))
 
     def tick(self, group_id: str) -> None:
-        """Process a timer of the group that is due."""
+        """Process the due timers of a group."""
         self._put(group_id, Tick())
 
     def _tell(self, group_id: str) -> Catalogue:
@@ -253,7 +253,7 @@ class GroupService:
                     error = self._saver.save(group_id, records)
                     self._feed(self._groups[group_id], Saved(save_id, error))
                 case fx.ReplaceMachine(machine):
-                    self._groups[group_id] = machine  # its alarm is set after the event
+                    self._groups[group_id] = machine  # its timer is set after the event
                 case fx.ComputeTarget(request_id, spec):
                     self._compute(spec, self._outcome(group_id, request_id))
                 case fx.DropGroup():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-Key = str | tuple[str, str]  # a group id, or the kind of another name and the name
+Key = str | tuple[str, str]  # a group id, or ("transaction", transactional id)
 ServeFirst = Callable[[Callable[[], None]], None]
 
 
@@ -20,7 +20,7 @@ class GroupTimers:
     def __init__(self, clock: Callable[[], int], tick: Callable[[Key], None]) -> None:
         self._clock, self._tick = clock, tick
         self._armed: dict[Key, tuple[int, asyncio.TimerHandle]] = {}
-        self._firing: set[Key] = set()  # keys with a tick in progress, which sets the next timer
+        self._firing: set[Key] = set()  # keys whose due tick waits for arrived requests
         self._waiting: dict[Key, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Calls a function once all arrived requests are served; at once if no server runs.
@@ -46,7 +46,7 @@ class GroupTimers:
         self._armed[key] = (when_ms, self._loop.call_later(delay, self._fire, key))
 
     def fire_until(self, now_ms: int, set_clock: Callable[[int], None]) -> None:
-        """Fire all timers due by ``now_ms``, each at its own time: for clocks that are set by hand."""
+        """Fire all timers due by ``now_ms``, each at its own time, for tests with a manual clock."""
         for key in sorted(self._firing, key=str):
             self._served(key)
         while self._armed:

@@ -20,16 +20,17 @@ TELL_AFTER_S: Final = 0.01  # changes of topics within this time reach the group
 
 
 class TopicNotifier:
-    """The topics of one broker as one value per change; a change costs a copy of O(topics), one digest.
+    """Keeps an immutable value of the broker's topics, and informs the groups of changes.
 
-    After :meth:`start` each change is passed on to the groups; close changes share one update.
+    Cost of a change: a copy of O(topics) and one digest. After :meth:`start`, the groups are informed;
+    changes within TELL_AFTER_S share one update.
     """
 
     def __init__(self, catalogue: BrokerCatalogue, authorizer: Authorizer | None = None) -> None:
         self._catalogue = catalogue
         self._authorizer = authorizer
         self._start_update: Callable[[], asyncio.Task[None]] | None = None
-        self.update: asyncio.Task[None] | None = None  # that waits for further changes
+        self.update: asyncio.Task[None] | None = None  # an update that waits for further changes
         self._value = Catalogue.of(
             Topic(t.name, t.topic_id.bytes, len(t.partitions)) for t in catalogue
         )
@@ -42,7 +43,7 @@ class TopicNotifier:
         self._update_soon()
 
     def rights_changed(self) -> None:
-        """Record that the access control lists have changed: each client has other hidden topics."""
+        """Record a change of the access control lists, which hide other topics from each client."""
         self._value = replace(self._value, hidden_from=self._rights(self._value))
         self._update_soon()
 
@@ -52,11 +53,11 @@ class TopicNotifier:
         line: HandlerQueue,
         tell_groups: Callable[[], Iterable[object]],
     ) -> None:
-        """Pass on changes from now on; ``tell_groups`` informs the groups, one at a time."""
+        """Inform the groups of changes from now on; ``tell_groups`` informs one group at a time."""
         self._start_update = lambda: loop.create_task(self._update_groups(line, tell_groups))
 
     def close(self) -> None:
-        """Pass on no further change."""
+        """Stop informing the groups of changes."""
         self._start_update = None
         if self.update is not None:
             self.update.cancel()
@@ -71,7 +72,7 @@ class TopicNotifier:
         throttle = Throttle(line, timeout_s=math.inf)
         try:
             await asyncio.sleep(TELL_AFTER_S)
-            self.update = None  # later changes are for the next update
+            self.update = None  # later changes start another update
             for _ in tell_groups():
                 await throttle.turn()
         finally:
@@ -104,9 +105,9 @@ class TopicNotifier:
 class HiddenTopics:
     """The topics that each client may not describe, by an authorizer's present rules.
 
-    Most rules name other principals. So each client differs from a client without rules of its own in few
-    topics. Cost O(topics) once; then, for each principal, O(the topics for which a rule names it) and a copy
-    of the set. A host counts as another client only if a rule names it.
+    Few rules name a given principal. So the result differs in few topics from the result of a client that no
+    rule names. Cost: O(topics) once; then, for each principal, O(topics for which a rule names the principal)
+    and a copy of the set. All hosts that no rule names share one result.
     """
 
     def __init__(self, authorizer: Authorizer, topics: Catalogue) -> None:
@@ -149,7 +150,7 @@ class HiddenTopics:
 
 
 class _Named(NamedTuple):
-    """Principal -> the topics for which a rule names it; and the hosts that rules name."""
+    """The topics for which rules name each principal, and the hosts that rules name."""
 
     topics: dict[str, frozenset[str]]
     hosts: frozenset[str]

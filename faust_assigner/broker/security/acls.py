@@ -1,7 +1,7 @@
 """Access control lists (ACLs): the rules that a broker stores, and the filters that select them.
 
-The numbers are those of Kafka's protocol. A rule belongs to a resource pattern: a literal name, a prefix of
-names, or ``*`` for all names.
+The numbers are the same as in Kafka's protocol. A rule belongs to a resource pattern: a literal name, a
+prefix of names, or ``*`` for all names.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from faust_assigner.broker.limits import MAX_ACLS
 from faust_assigner.broker.storage.store import Store
 
-PREFIX: Final = b"l"  # the kind of key; followed by the rule as JSON
-ANY: Final = 1  # in filters: of any type, pattern, operation or permission
+PREFIX: Final = b"l"  # the first byte of a stored rule's key; the rule follows as JSON
+ANY: Final = 1  # in filters: any type, pattern, operation or permission
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(2, 8)
 MATCH, LITERAL, PREFIXED = 2, 3, 4  # pattern types; MATCH occurs in filters only
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(2, 9)
@@ -57,7 +57,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """A selection of rules. None and ANY select all values of a field; MATCH selects by effect on a name."""
+    """A filter of rules. None and ANY select all values; MATCH selects all rules that apply to a name."""
 
     resource_type: int
     name: str | None
@@ -111,8 +111,8 @@ class Acls:
         self._all: dict[Acl, None] = {}
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: dict[tuple[int, str], list[Acl]] = {}
-        self._lengths: Counter[tuple[int, int]] = Counter()  # of prefixes, by resource type
-        #: Called after a change of rules of topics.
+        self._lengths: Counter[tuple[int, int]] = Counter()  # (type, prefix length) -> prefixes
+        #: Called after a change of the rules for topics.
         self.on_topic_change: Callable[[], None] = lambda: None
         for key, _ in store.scan(PREFIX):
             self._keep(Acl(*json.loads(key[len(PREFIX) :])))
@@ -169,7 +169,7 @@ class Acls:
         found.append(acl)
 
     def _count(self, acl: Acl, more: int) -> None:
-        """Count the first rule of a prefix, or its last one down."""
+        """Update the lengths of prefixes: ``more`` is 1 for a new prefix, -1 for a removed prefix."""
         if acl.pattern_type == PREFIXED:
             place = (acl.resource_type, len(acl.name))
             self._lengths[place] += more

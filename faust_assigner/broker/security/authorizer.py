@@ -29,8 +29,8 @@ from faust_assigner.errors import ConfigError
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 EVERYBODY: Final = "User:*"
-SOME_NAME: Final = "hardcode"  # Kafka's name of a resource for which only rules of all names count
-#: Operations whose permission includes the key. A denial includes no other operation.
+SOME_NAME: Final = "hardcode"  # Kafka's placeholder: no rule for this literal name is expected
+#: Operation -> the operations whose permission includes it. A denial includes no other operation.
 IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = {
     DESCRIBE: frozenset((READ, WRITE, DELETE, ALTER)),
     DESCRIBE_CONFIGS: frozenset((ALTER_CONFIGS,)),
@@ -49,7 +49,7 @@ def super_users(text: str) -> frozenset[str]:
 
 
 class Authorizer:
-    """Decides for one broker. Principals are texts such as ``User:alice``, hosts are IP addresses."""
+    """Decides who may do what in one broker. Principals are texts (``User:alice``), hosts IP addresses."""
 
     def __init__(
         self, acls: Acls, super_users: frozenset[str], *, allows_without_acl: bool = False
@@ -110,7 +110,7 @@ def _covers(acl: Acl, operation: int) -> bool:
 
 
 def _hides(no: Acl, yes: Acl) -> bool:
-    """Whether a denial leaves no name of a permission."""
+    """Whether a denial covers all names of a permission."""
     if no.pattern_type == PREFIXED:
         return yes.name.startswith(no.name) and yes.name != WILDCARD
     return yes.pattern_type != PREFIXED and yes.name == no.name

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.errors import ConfigError
 
-PREFIX: Final = b"z"  # the kind of key; followed by the mechanism's number and the user name
+PREFIX: Final = b"z"  # the first byte of a key; the mechanism's number and the user name follow
 HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS: Final = tuple(HASHES)  # Kafka numbers them from 1
+MECHANISMS: Final = tuple(HASHES)  # Kafka's numbers of the mechanisms start at 1
 ITERATIONS: Final = 4_096
 MOST_ITERATIONS: Final = 16_384
 SALT_BYTES: Final = 16
@@ -94,9 +94,9 @@ class Credentials:
         puts: Mapping[tuple[str, str], Credential],
         deletes: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Store and delete credentials by (user, mechanism), all or nothing; a deletion counts after a put.
+        """Store and delete credentials by (user, mechanism), all or nothing.
 
-        Raises StoreFailed.
+        A credential in both arguments is deleted. Raises StoreFailed.
         """
         gone = list(deletes)
         self._store.write(
@@ -115,7 +115,7 @@ class Credentials:
             self.change({(user, m): from_password(m, password) for m in MECHANISMS})
 
     def is_password(self, user: str, password: str) -> bool:
-        """Check a user's password; equally slow for an unknown user. In any thread."""
+        """Check a user's password, equally slowly for an unknown user. May run in any thread."""
         found = {m: known for m in MECHANISMS if (known := self._known.get((user, m))) is not None}
         mechanism = next(iter(found), MECHANISMS[0])
         known = found.get(mechanism) or self.made_up(user, mechanism)

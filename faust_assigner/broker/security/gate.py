@@ -21,7 +21,7 @@ FRAME_BYTES: Final = 64 * 1024  # the largest request before log-in
 LOG_IN_TIMEOUT_S: Final = 10.0
 LONGEST_DELAY_S: Final = 5.0
 FORGET_AFTER_S: Final = 60.0
-ADDRESSES: Final = 10_000  # with failed log-ins; at the limit the longest quiet one is dropped
+ADDRESSES: Final = 10_000  # with failed log-ins; at the limit, the oldest failure is forgotten
 
 
 class LogInFailed(Exception):
@@ -29,7 +29,7 @@ class LogInFailed(Exception):
 
 
 class FailedLogIns:
-    """The delay of the answer to each address's next failed log-in; it doubles each time."""
+    """The delay of the answer to a failed log-in; each further failure of an address doubles the delay."""
 
     def __init__(self, base_ms: int, now: Callable[[], float]) -> None:
         self._base_s = base_ms / 1000
@@ -41,7 +41,7 @@ class FailedLogIns:
         now = self._now()
         count, last = self._failures.pop(address, (0, now))
         count = 1 if now - last > FORGET_AFTER_S else count + 1
-        self._failures[address] = (count, now)  # re-inserted, so the longest quiet one is first
+        self._failures[address] = (count, now)  # re-inserted, so the oldest failure is first
         if len(self._failures) > ADDRESSES:
             del self._failures[next(iter(self._failures))]
         return min(self._base_s * 2.0 ** min(count - 1, 30), LONGEST_DELAY_S)

@@ -1,4 +1,4 @@
-"""Listeners: addresses of the broker, with or without TLS and log-in. Names are Kafka's."""
+"""The broker's listeners: addresses with or without TLS and log-in, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class Listener:
 
 
 def parse_listeners(setting: str, text: str) -> tuple[Listener, ...]:
-    """Parse ``PROTOCOL://HOST:PORT,...``, each protocol once, default PLAINTEXT. Raises ConfigError.
+    """Parse ``PROTOCOL://HOST:PORT,...``. Raises ConfigError, also if a protocol occurs twice.
+
+    The default protocol is PLAINTEXT.
 
     >>> parse_listeners("listeners", "SASL_SSL://127.0.0.1:9093, 127.0.0.1:9092")[1].protocol
     'PLAINTEXT'
@@ -68,7 +70,7 @@ def listeners_of(settings: Settings, host: str, port: int) -> tuple[Listener, ..
 
 
 def advertised(settings: Settings, protocol: str = PLAINTEXT) -> tuple[str, int] | None:
-    """Return the advertised address of a protocol, None if no setting has it. Raises ConfigError."""
+    """Return the advertised address of a protocol, or None if the setting lacks it. Raises ConfigError."""
     for one in parse_listeners("advertised.listeners", settings.advertised_listeners):
         if one.port == 0 or one.host in WILDCARDS:
             raise ConfigError(f"advertised.listeners: no client can connect to {one}")

@@ -18,7 +18,7 @@ CLIENT_CERTIFICATES = {
 
 
 class Certificates:
-    """The TLS context of the listeners, which hands each new connection to the context of the latest files.
+    """The TLS context of the listeners. Each new connection gets the context of the latest files.
 
     Open connections keep their certificate. A context that is in use is never changed: OpenSSL can add
     authorities to a context, but cannot remove them.
@@ -64,7 +64,7 @@ class Certificates:
         return context
 
     def reload(self) -> bool:
-        """Load changed files; if they do not match, keep the previous certificate."""
+        """Load changed files; return whether this succeeded. Unusable files do not change the certificate."""
         stamps = self._stamps()
         if not stamps or stamps == self._seen:
             return False

@@ -1,4 +1,4 @@
-"""The batches of one partition in memory: columns of numbers, searched by offset, size and time."""
+"""The index of one partition's batches in memory: columns of numbers, searched by offset, size and time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.broker.storage.records import HEADER
 
 
 class Row(NamedTuple):
-    """One batch: its first offset, the offset after its last, its bytes, its greatest timestamp in ms."""
+    """One batch: first offset, offset after the last record, size in bytes, greatest timestamp in ms."""
 
     base: int
     following: int
@@ -131,9 +131,10 @@ class BatchIndex:
         return next(newer, stop)
 
     def overdue(self, oldest_ms: int | None, max_bytes: int | None) -> int:
-        """Return how many of the first batches are older than ``oldest_ms``, or exceed ``max_bytes``.
+        """Return how many of the oldest batches to delete, by age or by the size of the log.
 
-        A batch that compaction emptied has no time; it is removed with its predecessors.
+        ``oldest_ms`` is the oldest time that may stay, ``max_bytes`` the greatest size; None: no limit. A
+        batch that compaction emptied has no time, so it is deleted with the batches before it.
         """
         count = 0
         if oldest_ms is not None:

@@ -2,7 +2,8 @@
 
 A batch of 1 MB may decompress to millions of records of nine bytes, so no Python object is made per record.
 Python follows the lengths from record to record; numpy reads the fields of up to 8,192 records together.
-Records that numpy cannot handle are read again in Python with all checks. Only this exact reader refuses.
+Records that numpy cannot handle are read again in Python with all checks, by the exact reader. Only the exact
+reader refuses single records.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ Longs = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 SMALLEST_RECORD: Final = 7  # bytes: length, attributes, time, offset, key, value, headers
 AT_ONCE: Final = 8_192
-FEW: Final = 24  # for fewer records, numpy's fixed cost exceeds Python's
-LONGEST_VARINT: Final = 9  # bytes; only the exact reader handles ten
+FEW: Final = 24  # for fewer records, Python is faster than numpy
+LONGEST_VARINT: Final = 9  # bytes; only the exact reader handles varints of ten bytes
 PADDING: Final = bytes(LONGEST_VARINT + 1)
 
 
@@ -43,8 +44,9 @@ class Contents:
 class Layout:
     """The positions of a body's records; offsets and times are relative to the batch's first record.
 
-    Record n is ``body[ends[n - 1]:ends[n]]`` (from 0 for the first). Its key is the ``key_sizes[n]`` bytes
-    from ``keys_at[n]`` on. A size of -1 means a null key, or a null value: a tombstone.
+    Record n is ``body[ends[n - 1]:ends[n]]``, record 0 is ``body[:ends[0]]``. The key of record n is
+    ``key_sizes[n]`` bytes long and begins at ``keys_at[n]``. The size -1 means a null key or a null value; a
+    record with a null value is a tombstone.
     """
 
     offsets: Longs
@@ -67,7 +69,7 @@ def read_body(body: bytes, count: int, base_timestamp: int) -> Contents:
 
 
 def read_layout(body: bytes, count: int) -> Layout:
-    """Find ``count`` records that fill ``body``. Raises BadBody. Cost as :func:`read_body`."""
+    """Find ``count`` records that fill ``body``. Raises BadBody. Cost: as of :func:`read_body`."""
     if count * SMALLEST_RECORD > len(body):
         raise BadBody("the records end early")
     columns = np.empty((6, count), np.int64)
@@ -140,7 +142,10 @@ def _read_together(body: bytes, begins: Longs, ends: Longs) -> Longs:
 
 
 def _varints(data: Bytes, at: Longs, ends: Longs) -> tuple[Longs, Longs]:
-    """Read the signed varint at each place; return values and next places. Each starts before its end."""
+    """Read the signed varint at each position; return the values and the positions after them.
+
+    Raises _Unusual if a varint starts after its record or is too long.
+    """
     if (at >= ends).any():
         raise _Unusual
     byte = data[at].astype(np.int64)
@@ -158,7 +163,7 @@ def _varints(data: Bytes, at: Longs, ends: Longs) -> tuple[Longs, Longs]:
 
 
 def _after_all_headers(data: Bytes, at: Longs, ends: Longs, headers: Longs) -> Longs:
-    """Return the places after the headers. The exact reader handles few records with many headers."""
+    """Return the positions after the headers. Raises _Unusual if few records have many headers."""
     if headers.min() < 0:
         raise _Unusual
     at, left = at.copy(), headers.copy()

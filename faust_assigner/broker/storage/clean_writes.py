@@ -1,4 +1,4 @@
-"""Begin, apply and end a pass of compaction over a log; on the broker's event loop only."""
+"""Begin, apply and end a compaction pass over a log. Runs only on the broker's event loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def begin(log: PartitionLog, found: Cleanable, rules: Rules, now_ms: int, max_ke
 def apply(log: PartitionLog, chunk: Chunk) -> int:
     """Apply a chunk in one write; return the bytes freed. Raises StoreFailed.
 
-    Skips batches that were trimmed after the decision.
+    Batches that were trimmed after the chunk was computed are skipped.
     """
     index = log.index
     oldest = index.bases[0] if index.bases else log.end_offset
@@ -93,7 +93,7 @@ def _kept(
 
 
 def _linked(entry: Entry, base: int, expected: int) -> Entry:
-    """Return the entry of the batch at ``base``, if the batch before it ends at offset ``expected``."""
+    """Return the entry of the batch at ``base``; ``follows`` records a gap after offset ``expected``."""
     return entry if base <= expected else entry._replace(follows=expected)
 
 

@@ -33,9 +33,9 @@ from faust_assigner.broker.storage.records import (
 )
 from faust_assigner.broker.storage.store import Store
 
-CHUNK_BYTES: Final = 2**20  # of batches, in one step of a pass
+CHUNK_BYTES: Final = 2**20  # bytes of batches in one step of a pass
 CHUNK_BATCHES: Final = 2_000
-LONGEST_KEY: Final = 31  # bytes; the map has longer keys as digests of 32 bytes
+LONGEST_KEY: Final = 31  # bytes; for longer keys the map has digests of 32 bytes
 KEY_COST: Final = 200  # bytes of memory for one key in the map
 NO_TIME: Final = -1
 
@@ -51,7 +51,10 @@ class Rules:
 
 
 class Cleanable(NamedTuple):
-    """The part of a log that a pass would read: positions of the first dirty batch and after the last."""
+    """The part of a log that a pass would read: positions of the first dirty batch and after the last.
+
+    ``ratio`` is the share of dirty bytes. ``is_overdue``: the first dirty batch is older than max_lag_ms.
+    """
 
     dirty: int
     stop: int
@@ -106,9 +109,9 @@ class Pass:
     max_keys: int
     batch_prefix: bytes
     index_prefix: bytes
-    aborted: Mapping[int, Sequence[tuple[int, int]]]  # by producer id: first offset, marker
-    last_batches: Mapping[int, int]  # by producer id: base offset of its last batch with records
-    epochs: Mapping[int, int]  # of producers whose last batch is a marker
+    aborted: Mapping[int, Sequence[tuple[int, int]]]  # producer id -> (first offset, marker offset)
+    last_batches: Mapping[int, int]  # producer id -> base offset of its last batch with records
+    epochs: Mapping[int, int]  # producer id -> epoch, for producers whose last batch is a marker
     latest: dict[bytes, int] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)  # producers with batches in the current transaction
     position: int = 0
@@ -129,7 +132,7 @@ class Pass:
         return not is_over
 
     def clean_some(self) -> Chunk | None:
-        """Decide on some batches, the oldest first; return None at the end."""
+        """Decide which records of the next batches stay; return None after the last batch."""
         first = self.position
         if first >= self.stop:
             return None
@@ -141,7 +144,7 @@ class Pass:
             if data is not None and entry is not None:
                 outcomes.append(self._decide(base, data, Entry.unpack(entry)))
         if not outcomes or entries[-1] is None:
-            return Chunk((), NONE, Entry(0, 0, 0, 0, 0, 0, 0))  # trimmed or deleted meanwhile
+            return Chunk((), NONE, Entry(0, 0, 0, 0, 0, 0, 0))  # trimmed or deleted during the pass
         return Chunk(tuple(outcomes), self.bases[behind], Entry.unpack(entries[-1]))
 
     def _step(self) -> int:
@@ -239,7 +242,7 @@ class Pass:
 
 
 def _emptied(base: int, data: bytes, batch: Batch, entry: Entry, *, stays: bool) -> Outcome:
-    """Return the outcome of a batch that loses all records; if it ``stays``, its header remains."""
+    """Return the outcome of a batch that loses all records; with ``stays``, its header remains."""
     if not stays:
         return Outcome(base, None, entry, entry, is_removed=True)
     if not batch.count:
@@ -258,7 +261,7 @@ def _records(data: bytes, batch: Batch) -> tuple[bytes, Layout] | None:
 
 
 def _keys(body: bytes, layout: Layout) -> list[bytes]:
-    """Return the key of each record; a long key as its digest, a null key as an empty one."""
+    """Return the key of each record: a long key as its digest, a null key as empty bytes."""
     spans = zip(layout.keys_at.tolist(), layout.key_sizes.tolist(), strict=True)
     return [
         body[at : at + size] if size <= LONGEST_KEY else _digest(body[at : at + size])

@@ -1,8 +1,9 @@
-"""Work for the disk in threads: wait for it before an acknowledgement, and give deleted data's space back.
+"""Disk work in threads: wait until writes are on the disk, and reclaim the space of deleted data.
 
-A write is in RocksDB's log when it returns. A kill of the process does not undo the write, but a power loss
-may. Callers that need more safety wait here. Callers that arrive during a wait share the next one. So a
-thousand producers with ``flush.messages=1`` need only as many waits as the disk can do, and delay no others.
+A write returns when RocksDB's log has it. A kill of the process does not undo the write, but a power loss
+may. Callers that need more safety call :class:`Flushing`. Callers that arrive during a wait share the next
+wait. So a thousand producers with ``flush.messages=1`` cause no more waits than the disk can do, and do not
+delay other producers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Flushing:
-    """The waits for the disk of one store. ``aside`` runs a function in a thread."""
+    """Waits until writes are on the disk, one wait at a time. ``aside`` runs a function in a thread."""
 
     def __init__(self, store: Store, aside: Callable[[Callable[[], int]], Awaitable[int]]) -> None:
         self._store = store
@@ -35,20 +36,20 @@ class Flushing:
     async def _flush(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait({before})
-        # This wait may not cover writes from here on, so later callers need the next one.
+        # This wait may not cover later writes, so later callers need the next wait.
         self._under_way, self._next = self._next, None
         self._store.note_flushed(await self._aside(self._store.flush))
 
 
 class DiskSpace:
-    """The space of one store; ``aside`` runs a function in a thread. One reclaim runs at a time."""
+    """Reclaims the space of deleted data, one run at a time. ``aside`` runs a function in a thread."""
 
     def __init__(
         self, store: Store, aside: Callable[[Callable[[], None]], asyncio.Future[None]]
     ) -> None:
         self._store = store
         self._aside = aside
-        self.is_open = False  # whether the event loop runs, so that there are threads
+        self.is_open = False  # whether the broker runs, and so has threads
         self.is_owed = False  # whether deleted data still takes space
         self.reclaiming: asyncio.Future[None] | None = None
 

@@ -1,7 +1,8 @@
 """Keys and values of one partition in the store: batches, index entries, log start, transactions.
 
-Every key of a partition is the kind of the key, the topic id (16 bytes), the partition number (4 bytes), and
-for most kinds an offset or a producer id (8 bytes). Numbers are big-endian, so that keys sort by number.
+Every key of a partition begins with the kind of the key, the topic id (16 bytes) and the partition number
+(4 bytes). For most kinds, an offset or a producer id (8 bytes) follows. Numbers are big-endian, so that keys
+sort by number.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 
 #: last offset delta, size, max timestamp, append time, producer id, producer epoch, base sequence
 ENTRY: Final = struct.Struct(">iqqqqhi")
-#: the same fields, then ``follows`` and the delete horizon: for a cleaned batch or after a removed one
+#: the same fields, then ``follows`` and the delete horizon: for a compacted batch or after a removed batch
 CLEANED_ENTRY: Final = struct.Struct(">iqqqqhiqq")
 OFFSET: Final = struct.Struct(">q")
 HOLE: Final = struct.Struct(">qq")

@@ -1,8 +1,8 @@
-"""Convert the records of groups to key-value pairs and back: one pair per fact, so changes are small.
+"""Convert the records of groups to key-value pairs and back: one pair per record, so changes are small.
 
-A key is ``m``, the group id, the kind, the member id. A value is JSON with ``kind`` and ``v``, the version of
-its layout. A classic group is one pair under ``g`` and its id. Its value had no ``kind`` and ``v`` at first;
-a record without them has version 1. An unknown kind or version ends the start.
+A key consists of ``m``, group id, kind and member id. A value is JSON with ``kind`` and ``v``, the version
+of its layout. A classic group is one pair, with the key ``g`` and the group id. Old values of classic
+groups lack ``kind`` and ``v``, and count as version 1. With an unknown kind or version, the start fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ Json = Mapping[str, Any]
 
 
 def records_prefix(group_id: str) -> bytes:
-    """Return the prefix of a group's records, except a classic one; the length separates 'a' from 'ab'."""
+    """Return the key prefix of a consumer group's records.
+
+    The prefix contains the length of the group id, so that the prefix of 'a' does not match 'ab'.
+    """
     return b"m" + group_store.packed_text(group_id)
 
 
@@ -60,14 +63,14 @@ def dump_record(value: Value) -> bytes:
 
 
 def as_writes(records: Iterable[Record]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-    """Return the pairs to put and the keys to delete; of records with equal keys the last one counts."""
+    """Return the pairs to put and the keys to delete; of records with equal keys, only the last counts."""
     last = {record_key(record.key): record.value for record in records}
     puts = [(key, dump_record(value)) for key, value in last.items() if value is not None]
     return puts, [key for key, value in last.items() if value is None]
 
 
 def load_records(store: Store) -> Iterator[Record]:
-    """Yield every record, the classic groups first. Raises StoreFailed on a later version's record."""
+    """Yield every record, first the classic groups. Raises StoreFailed for a record of a later version."""
     for record in group_store.load_groups(store):
         yield Record(Key(Kind.CLASSIC, record.group_id), record)
     for key, value in store.scan(b"m"):

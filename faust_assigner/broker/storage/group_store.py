@@ -15,8 +15,8 @@ from faust_assigner.coordinator.offsets import Committed, TopicPartition
 
 OFFSET: Final = struct.Struct(">qiqq")
 NEVER: Final = -1
-KIND, VERSION = "classic", 1  # of a group record; older records lack both
-#: Key in the JSON of a group -> field of the record; the members are apart.
+KIND, VERSION = "classic", 1  # in a group record; older records lack both
+#: Key in the JSON of a group -> field of the record. The members are encoded separately.
 _GROUP: Final = {
     "generation": "generation",
     "protocol_type": "protocol_type",
@@ -25,7 +25,7 @@ _GROUP: Final = {
     "since": "state_since_ms",
     "settled": "settled",
 }
-#: Key in the JSON of a member -> field of its record; the opaque bytes are apart.
+#: Key in the JSON of a member -> field of its record. The opaque bytes are encoded separately.
 _MEMBER: Final = {
     "id": "member_id",
     "instance": "instance_id",
@@ -47,7 +47,7 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def offsets_prefix(group_id: str) -> bytes:
-    """Return the prefix of a group's offsets; the length in front separates 'a' from 'ab'."""
+    """Return the key prefix of a group's offsets; the id's length in it separates 'a' from 'ab'."""
     return b"o" + packed_text(group_id)
 
 
@@ -115,7 +115,7 @@ def read_text(data: bytes, position: int) -> tuple[str, int]:
 
 
 def record_size(record: GroupRecord) -> int:
-    """Return the approximate bytes of Kafka's own record of this group."""
+    """Return the approximate size in bytes of Kafka's own record of this group."""
     return sum(
         len(m.member_id)
         + len(m.client_id)
@@ -162,7 +162,7 @@ def dump_protocols(protocols: Iterable[Protocol]) -> list[list[str]]:
 
 
 def load_protocols(saved: Iterable[Sequence[str]]) -> tuple[Protocol, ...]:
-    """Return the protocols of :func:`dump_protocols`."""
+    """Decode protocols that :func:`dump_protocols` encoded."""
     return tuple(Protocol(name, base64.b64decode(data)) for name, data in saved)
 
 

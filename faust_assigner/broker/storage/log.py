@@ -1,9 +1,9 @@
 """One partition's log: opaque record batches in the store, and a small index of them in memory.
 
-Offsets are contiguous: each batch starts at the end of the previous one. One atomic write stores a batch and
-its index entry, so a restart rebuilds the log from the store alone. A gap is damage. The start refuses a gap,
-or continues with the loss logged; consumers then skip it. The high watermark is the log end offset, because
-there is one replica.
+Offsets are contiguous: each batch starts where the previous batch ends. One atomic write stores a batch and
+its index entry, so a restart rebuilds the log from the store alone. A gap that compaction did not leave is
+damage: the start fails, or the loss is logged and consumers skip the gap. The high watermark is the log end
+offset, because there is one replica.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Ending(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionLog:
-    """Append and trim, on the broker's event loop only. A new object is empty until a start restores it.
+    """The log of one partition, for the broker's event loop only. A new object is empty until restored.
 
-    A broker has many logs, so an unused log is a single object for Python's garbage collector.
+    Parts are created at their first use, so that an unused log is one object for the garbage collector.
     """
 
     store: Store
@@ -210,10 +210,10 @@ class PartitionLog:
     def end_transaction(
         self, producer_id: int, epoch: int, now_ms: int, *, commits: bool
     ) -> Ending:
-        """Plan the marker that ends a producer's transaction here.
+        """Plan the marker that ends a producer's transaction in this partition.
 
-        The caller writes the plan, then calls ``stored``, which updates the log. Nothing else may be appended
-        between the plan and this call.
+        The caller writes the plan, then calls ``stored``, which updates the log. Between the plan and
+        ``stored``, nothing may be appended to the log.
         """
         base = self.end_offset
         data, batch = marker_batch(producer_id, epoch, now_ms, commits=commits)
@@ -249,7 +249,7 @@ class PartitionLog:
     # -- deleting --------------------------------------------------------------------------------
 
     def trim(self, new_start: int) -> None:
-        """Move the log start: delete whole batches before it; a batch around it stays on disk."""
+        """Move the log start; delete the batches before it. A batch that contains the new start stays."""
         new_start = min(max(new_start, self.start_offset), self.end_offset)
         gone = self.index.ended_before(new_start)
         keys = (self.batch_key, self.index_key) if gone else ()
@@ -275,7 +275,7 @@ class PartitionLog:
         return Range(key(bases[0]), key(bases[-1]) + b"\0", count, lambda: map(key, bases))
 
     def retain(self, now_ms: int, *, retention_ms: int, retention_bytes: int) -> int:
-        """Delete the oldest batches beyond the age or size; return the number of deleted records."""
+        """Delete the oldest batches above the age or size; return the number of deleted records."""
         oldest_ms = now_ms - retention_ms if retention_ms >= 0 else None
         drop = self.index.overdue(oldest_ms, retention_bytes if retention_bytes >= 0 else None)
         if not drop:

@@ -1,4 +1,4 @@
-"""Damage of one partition's log: find missing or broken batches, and continue without them."""
+"""Find missing or broken batches in one partition's log, and accept their loss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
 def unreadable(
     log: PartitionLog, chunk_bytes: int, progress: Callable[[], None]
 ) -> Iterator[tuple[int, int]]:
-    """Yield offsets [first, beyond) of missing or broken batches. Reads all; ``progress`` may raise."""
+    """Yield the offsets [first, beyond) of missing or broken batches.
+
+    Reads all batches, and calls ``progress`` after each chunk; ``progress`` may raise to stop the reads.
+    """
     index, first = log.index, 0
     while first < len(index):
         stop = max(index.within(first, chunk_bytes), first + 1)

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker.limits import MAX_PRODUCERS_PER_PARTITION
 from faust_assigner.broker.storage.records import Batch
 
-REMEMBERED_BATCHES: Final = 5  # as many as a producer may have in flight
+REMEMBERED_BATCHES: Final = 5  # the most batches that a producer may have in flight
 COORDINATOR_EPOCH: Final = 0  # the only coordinator never changes
 MAX_SEQUENCE: Final = 2**31 - 1
 
@@ -28,12 +28,12 @@ class ProducerState:
     last_seen_ms: int = 0
     #: The epoch of the coordinator that ended a transaction of the producer; -1 before the first end.
     coordinator_epoch: int = -1
-    #: Whether retention deleted the producer's batches: the next batch may have any sequence.
+    #: Whether retention deleted the producer's batches. Then the next batch may have any sequence.
     is_forgotten: bool = False
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; -1 if the epoch has none yet."""
+        """The sequence of the last record; -1 if the epoch has no record yet."""
         return self.batches[-1][1] if self.batches else -1
 
 
@@ -95,7 +95,7 @@ class ProducerBook:
         self._keep(producer_id, state)
 
     def mark(self, producer_id: int, epoch: int, now_ms: int, *, is_trimmed: bool = False) -> None:
-        """Record the marker of a transaction's end; under a later epoch the sequence restarts.
+        """Record the marker of a transaction's end; with a later epoch, the sequence starts again at 0.
 
         ``is_trimmed``: older batches were deleted, perhaps also batches of this epoch.
         """
@@ -106,12 +106,12 @@ class ProducerBook:
         self._keep(producer_id, state)
 
     def _keep(self, producer_id: int, state: ProducerState) -> None:
-        self._states[producer_id] = state  # re-inserted, so the longest idle producer is first
+        self._states[producer_id] = state  # re-inserted last, so the longest idle producer is first
         if len(self._states) > MAX_PRODUCERS_PER_PARTITION:
             del self._states[next(iter(self._states))]
 
     def items(self) -> Iterator[tuple[int, ProducerState]]:
-        """Return producer ids and their states, the longest idle first."""
+        """Return producer ids and their states, in order of their last use."""
         return iter(self._states.items())
 
     def expire(self, idle_since_ms: int, kept: Container[int] = ()) -> None:

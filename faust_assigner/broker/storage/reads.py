@@ -15,9 +15,9 @@ from faust_assigner.broker.storage.store import StoreFailed
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A planned read. ``first`` is the base offset of its first batch, ``size`` the bytes of all batches.
+    """A planned read. ``first`` is the base offset of the first batch, ``size`` the bytes of all batches.
 
-    ``keys`` are those of the batches in the store. ``beyond`` is the offset after the last batch.
+    ``keys`` are the store keys of the batches. ``beyond`` is the offset after the last batch.
     ``cleanings`` is the log's count of compactions at the time of the plan: a higher count later shows that
     a compaction changed the log.
     """
@@ -59,7 +59,7 @@ def plan_read(
 
 
 def plan_time(log: PartitionLog, timestamp: int) -> Reading | None:
-    """Plan a read of the batch with the first record not older than ``timestamp``; O(log batches)."""
+    """Plan a read of the batch with the first record not older than ``timestamp``; cost O(log batches)."""
     position = log.index.at_time(timestamp)
     return None if position is None else _reading(log, position, position + 1)
 
@@ -67,7 +67,7 @@ def plan_time(log: PartitionLog, timestamp: int) -> Reading | None:
 def _span_of(log: PartitionLog, offset: int, beyond: int | None) -> tuple[int, int]:
     """Return positions [first, stop) of the batches from ``offset`` on; all begin before ``beyond``."""
     if offset >= log.end_offset or (beyond is not None and offset >= beyond):
-        return 0, 0  # a log may begin within a batch whose transaction is still open
+        return 0, 0  # ``offset`` may be in an open transaction's batch, if a trim cut this batch
     first = log.index.first_after(offset)
     return (0, 0) if first is None else (first, log.index.stop_at(beyond))
 
@@ -82,7 +82,7 @@ def _reading(log: PartitionLog, first: int, stop: int) -> Reading:
 def present_batches(
     log: PartitionLog, found: Sequence[bytes | None], reading: Reading
 ) -> list[bytes]:
-    """Return the loaded batches, without the trimmed or compacted ones.
+    """Return the loaded batches, without trimmed or compacted batches.
 
     Raises StoreFailed if a batch is missing for any other reason.
     """

@@ -1,7 +1,7 @@
 """Record batches (message format v2): header, body, and the two fields the broker sets before the CRC.
 
 The broker accepts and refuses the same records as Apache Kafka, with the same errors. Valid batches are
-stored unchanged. All functions here are pure functions of bytes, safe in any thread.
+stored unchanged. All functions in this module are pure functions of bytes, safe in any thread.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Rules:
 
 
 def cut_batch(data: bytes) -> bytes:
-    """Return the one batch in ``data``; drop trailing bytes that are no further batch. Raises BadBatch."""
+    """Return the only batch in ``data``, without trailing bytes. Raises BadBatch for a second batch."""
     size = _batch_size(data, 0)
     if size is None:
         raise BadBatch(f"{len(data)} bytes hold no record batch")
@@ -140,7 +140,7 @@ def read_header(data: bytes) -> Batch:
 
 
 def parse_batch(data: bytes) -> Batch:
-    """Read the header of a batch from a client and check its fields. Raises BadBatch; cost: a CRC."""
+    """Read and check the header and checksum of a client's batch. Raises BadBatch. Cost: O(bytes)."""
     if len(data) < HEADER.size:
         raise BadBatch(f"{len(data)} bytes are not a record batch", ErrorCode.corrupt_message)
     batch = read_header(data)
@@ -281,8 +281,8 @@ def claims_transaction(data: bytes) -> bool:
 def find_timestamp(data: bytes, timestamp: int) -> tuple[int, int]:
     """Return (offset, timestamp) of the batch's first record that is not older than ``timestamp``.
 
-    A batch stored by a version without checks of bodies may be unreadable. The result is then its first
-    offset: the consumer reads at most one batch too much and never misses a record.
+    Early versions of the broker stored batches without a check, so a batch may be unreadable. The result is
+    then its first offset: the consumer reads at most one batch too much and never misses a record.
     """
     batch = read_header(data)
     whole = (batch.base_offset, batch.max_timestamp)

@@ -1,9 +1,8 @@
 """Check the store at a start, before the broker serves: its format, and that no acknowledged data is missing.
 
-There are three sources: the count of writes in the write audit, the end of each partition in the write
-audit, and the store's checksums of every value. Damage ends the start with an error that names the loss.
-With
-``log.recovery.accept.loss`` the broker logs the loss and starts without the data; no offset is reused.
+The check uses the number of writes and the end of each partition in the write audit (``write_audit.py``), and
+the store's checksum of every value. If data is missing, the start fails with an error that names the loss.
+With ``log.recovery.accept.loss`` the broker logs the loss and starts without the data; no offset is reused.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def open_cluster(store: Store, settings: Settings) -> str:
 
 
 def _refuse_empty_after_loss(store: Store, settings: Settings) -> None:
-    """Refuse a store without any of its data, before it is initialised as a new store."""
+    """Refuse an empty store whose writes were lost, before it is initialised as a new store."""
     lost = store.lost_writes if isinstance(store, RocksStore) and store.get(CLUSTER) is None else 0
     if lost and not settings.log_recovery_accept_loss:
         raise StoreDamaged(_sentence(lost, []))
@@ -75,7 +74,7 @@ def examine(
     settings: Settings,
     progress: Callable[[], None] = lambda: None,
 ) -> None:
-    """Compare the store with the write audit. Raises StoreDamaged; ``progress`` may raise, too."""
+    """Compare the store with the write audit. Raises StoreDamaged; ``progress`` may raise to stop it."""
     if not isinstance(store, RocksStore):
         return
     losses = [*_missing_ends(store, catalogue), *_holes(catalogue)]

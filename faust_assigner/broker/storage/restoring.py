@@ -1,4 +1,4 @@
-"""Restore the logs of all partitions from the store at a start: one ordered scan per kind of key."""
+"""Restore the logs of all partitions from the store at a start, with one ordered scan per kind of key."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.broker.storage.transactions import ABORTED, Aborted
 
-PLACE = slice(1, 1 + PLACE_BYTES)  # of a key: the topic id and the partition number
+PLACE = slice(1, 1 + PLACE_BYTES)  # the topic id and the partition number in a key
 
 
 def restore_logs(
     store: Store, logs: Iterable[PartitionLog], progress: Callable[[], None] = lambda: None
 ) -> None:
-    """Restore logs that are still empty; ``progress`` is called once per log with batches, and may raise."""
+    """Restore logs that are still empty.
+
+    ``progress`` is called once for each log with batches, and may raise to stop the start.
+    """
     places = {log.place: log for log in logs}
     opened, ended = (_by_place(store, kind) for kind in (OPEN, ENDED))
     for place in opened.keys() | ended.keys():

@@ -1,8 +1,8 @@
 """The store on a disk: RocksDB, with a cache of the latest batches.
 
 A write is atomic over all its keys. RocksDB writes its write-ahead log before a write returns, so
-acknowledged data survives ``kill -9``. A power loss may tear the log's tail: recovery then keeps all complete
-writes before it (point-in-time recovery). The write audit beside the store detects any further loss
+acknowledged data survives ``kill -9``. A power loss may leave an incomplete write in this log: recovery then
+keeps all writes before it (point-in-time recovery). The write audit beside the store detects any further loss
 (:mod:`faust_assigner.broker.storage.write_audit`).
 """
 
@@ -24,15 +24,15 @@ from faust_assigner.broker.storage.write_audit import WriteAudit
 logger = logging.getLogger(__name__)
 BLOB_FROM_BYTES = 1_024
 KEEP_INFO_LOGS = 2
-#: Bytes of buffered writes: in this range, a sixteenth of the disk.
+#: Limits of the write buffer in bytes; between the limits, the buffer is a sixteenth of the disk.
 SMALLEST_BUFFER, LARGEST_BUFFER = 2**20, 16 * 2**20
-ROOM_IN_BUFFERS = 3  # free space to keep: a buffer in flush, one being filled, one for compaction
+ROOM_IN_BUFFERS = 3  # free space to keep: one buffer each for a flush, new writes and compaction
 #: Up to this many keys are deleted singly: range tombstones slow reads until compaction.
 FEW_KEYS = 16
 
 
 class RecentBatches:
-    """The latest batches in memory, so that readers at a log's end need no disk. One thread only."""
+    """A cache of the latest batches, so that readers at a log's end need no disk. Not thread-safe."""
 
     def __init__(self, limit_bytes: int = CACHED_BATCH_BYTES) -> None:
         self._limit = limit_bytes
@@ -57,9 +57,10 @@ class RecentBatches:
 
 
 class RocksStore:
-    """RocksDB through rocksdict, with values above 1 KiB in blob files (logs are written once, read forward).
+    """RocksDB through rocksdict. Values above 1 KiB are in blob files, which suit logs.
 
-    ``get``, ``get_many``, ``scan`` and ``flush`` may run in any thread, all other methods in one.
+    ``get``, ``get_many``, ``scan``, ``flush`` and ``reclaim`` may run in any thread, all other methods in
+    one thread only.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,7 +89,7 @@ class RocksStore:
 
     def _open(self) -> Rdict:
         options = Options(raw_mode=True)
-        # A missing store beside a write audit is a loss, so RocksDB must not create a new one.
+        # A missing store beside a write audit is a loss, so RocksDB must not create a new store.
         options.create_if_missing(not WriteAudit.stands_in(self._folder))
         options.set_enable_blob_files(True)
         options.set_min_blob_size(BLOB_FROM_BYTES)
@@ -124,7 +125,7 @@ class RocksStore:
         ranges: Iterable[Range] = (),
         is_rewrite: bool = False,
     ) -> None:
-        """Delete and put, all or nothing.
+        """Apply range deletions, puts and deletions, in this order, all or nothing. Raises StoreFailed.
 
         Records are refused while the disk is nearly full, so that space remains for deletions.
         """
@@ -146,7 +147,7 @@ class RocksStore:
             batch.delete(key)
             self._recent.drop(
                 key
-            )  # batches of deleted ranges stay in this cache until newer ones displace them
+            )  # batches of deleted ranges stay in this cache until newer batches displace them
         if fresh:
             self._need_room(sum(len(value) for _, value in fresh))
         try:
@@ -180,12 +181,15 @@ class RocksStore:
         self._is_broken = False
 
     def reclaim(self) -> None:
-        """Return the space of deleted data to the disk; in any thread, slow."""
+        """Free the disk space of deleted data, which is slow."""
         _guarded(self._db.flush)
         _guarded(self._db.compact_range, None, None)
 
     def flush(self) -> int:
-        """Wait for the disk; return how many writes are synced. A failing disk breaks the store."""
+        """Wait for the disk; return how many writes are synced. Raises StoreFailed.
+
+        After a failure, the next write opens RocksDB again.
+        """
         writes = self.sequence
         try:
             _guarded(self._db.flush_wal, True)
@@ -213,7 +217,7 @@ class RocksStore:
             raise StoreFailed(str(error)) from error
 
     def close(self) -> None:
-        """Flush, and release files and lock."""
+        """Close RocksDB and the write audit; release files and lock."""
         try:
             self._db.close()
         except Exception as error:

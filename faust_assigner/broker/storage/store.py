@@ -1,4 +1,4 @@
-"""The interface of a store of bytes: ordered key-value pairs. Also the store in memory.
+"""The interface of the broker's store (ordered key-value pairs of bytes), and the store in memory.
 
 The store on a disk is in :mod:`faust_assigner.broker.storage.rocks_store`.
 """
@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 
 from faust_assigner.errors import FaustAssignerError
 
-FORMAT = b"format"  # the key of the version
-#: Version 2 has transactions. It is written at the first use of transactions: an older broker would serve the
-#: aborted records of such a store as committed ones. Version 3 has compacted logs, which an older broker
-#: would treat as damaged.
+FORMAT = b"format"  # the key of the store's format version
+#: Version 2 has transactions. The version is raised at the first use of transactions, because an older broker
+#: would serve aborted records as committed records. Version 3 has compacted logs, which an older broker would
+#: treat as damaged.
 FORMAT_VERSIONS = (b"1", b"2", b"3")
 WITH_TRANSACTIONS, WITH_COMPACTION = FORMAT_VERSIONS[1:]
 
@@ -54,10 +54,10 @@ class Store(Protocol):
     """The interface of a store: ordered keys with values."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value, or None. From any thread."""
+        """Return the value, or None. May run in any thread."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values in the order of the keys. From any thread."""
+        """Return the values in the order of the keys. May run in any thread."""
 
     def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
         """Return the values if all of them are in memory, else None."""
@@ -70,13 +70,16 @@ class Store(Protocol):
         ranges: Iterable[Range] = (),
         is_rewrite: bool = False,
     ) -> None:
-        """Delete and put, all or nothing. Raises StoreFailed.
+        """Apply range deletions, puts and deletions, in this order, all or nothing. Raises StoreFailed.
 
-        ``is_rewrite``: the batches are rewritten old ones, which no reader waits for.
+        ``is_rewrite``: compaction rewrites old batches, so the write does not add them to a cache.
         """
 
     def flush(self) -> int:
-        """Wait for the disk; return how many writes are synced. From any thread. Raises StoreFailed."""
+        """Wait for the disk; return how many writes are synced. Raises StoreFailed.
+
+        May run in any thread.
+        """
 
     def note_flushed(self, writes: int) -> None:
         """Record in the write audit that ``writes`` writes are on the disk."""
@@ -106,7 +109,7 @@ class MemoryStore:
         return [self._pairs.get(key) for key in keys]
 
     def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
-        """Return the values, or None if one is missing."""
+        """Return the values, or None if any value is missing."""
         found = [self._pairs.get(key) for key in keys]
         return None if None in found else found  # type: ignore[return-value]
 
@@ -118,7 +121,7 @@ class MemoryStore:
         ranges: Iterable[Range] = (),
         is_rewrite: bool = False,
     ) -> None:
-        """Delete and put; a range without known keys costs O(all keys)."""
+        """Apply range deletions, puts and deletions; a range without known keys costs O(all keys)."""
         for first, beyond, _, known in ranges:
             for key in (
                 [k for k in self._pairs if first <= k < beyond] if known is None else known()
@@ -143,4 +146,4 @@ class MemoryStore:
         return iter(sorted((k, v) for k, v in self._pairs.items() if k.startswith(prefix)))
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing, because memory has no files or locks."""

@@ -1,4 +1,4 @@
-"""Convert transactional ids to key-value pairs and back."""
+"""Convert the states of transactional ids to key-value pairs and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def transaction_key(transactional_id: str) -> bytes:
 
 
 def dump_transaction(value: Transaction) -> bytes:
-    """Encode a transactional id as JSON; cost O(partitions)."""
+    """Encode the state of a transactional id as JSON. Cost: O(partitions)."""
     return json.dumps(
         {
             "kind": "transaction",
@@ -41,7 +41,7 @@ def dump_transaction(value: Transaction) -> bytes:
 
 
 def load_transactions(store: Store) -> Iterator[Transaction]:
-    """Yield every transactional id. Raises StoreFailed on a record of a later version."""
+    """Yield the state of every transactional id. Raises StoreFailed for a record of a later version."""
     for key, value in store.scan(PREFIX):
         transactional_id, saved = key[len(PREFIX) :].decode(), json.loads(value)
         if saved.get("v") != VERSION:

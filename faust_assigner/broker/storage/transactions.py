@@ -1,7 +1,7 @@
-"""Transactions of one partition: the open ones, the aborted ones, and their end markers.
+"""The open and aborted transactions of one partition, and the markers that end transactions.
 
 A read_committed consumer reads up to the last stable offset: the first record of the oldest open transaction.
-It receives the list of aborted transactions in its range, and skips their records (KIP-98).
+The consumer receives the list of aborted transactions in its range, and skips their records (KIP-98).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from faust_assigner.broker.storage.records import (
 ABORTED: Final = struct.Struct(">qqq")  # producer id, first offset, stable offset
 NO_SEQUENCE: Final = -1
 #: A record: length, attributes, time, offset, a key of 4 bytes, a value of 6 bytes, no headers. The key is a
-#: version and a type. The value is a version and the coordinator epoch, which never changes here.
+#: version and a type. The value is a version and the coordinator epoch, which is always 0 in this broker.
 RECORD: Final = struct.Struct(">bbbbbhhbhib")
 ABORT_TYPE, COMMIT_TYPE = 0, 1
 
@@ -34,7 +34,8 @@ ABORT_TYPE, COMMIT_TYPE = 0, 1
 class Aborted(NamedTuple):
     """One aborted transaction: offsets of its first record and of its marker.
 
-    ``stable`` is the last stable offset after its end: all later aborted transactions begin at or after it.
+    ``stable`` is the last stable offset after the transaction's end. All later aborted transactions begin at
+    or after ``stable``.
     """
 
     producer_id: int
@@ -44,7 +45,7 @@ class Aborted(NamedTuple):
 
 
 class TransactionIndex:
-    """The open and aborted transactions in memory, as in the store."""
+    """The open and aborted transactions in memory. The store has the same transactions."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}  # producer id -> first offset, in ascending order of offsets
@@ -52,18 +53,21 @@ class TransactionIndex:
         self._lasts: list[int] = []
 
     def restore(self, opened: Iterable[tuple[int, int]], aborted: Iterable[Aborted]) -> None:
-        """Restore (producer id, first offset) pairs in any order, and aborted transactions in order."""
+        """Restore the open transactions (producer id, first offset) and the aborted transactions.
+
+        The open transactions may be in any order; the aborted transactions are in the order of markers.
+        """
         self.open = dict(sorted(opened, key=lambda pair: pair[1]))
         for one in aborted:
             self.add(one)
 
     def add(self, aborted: Aborted) -> None:
-        """Add an aborted transaction; its marker is after all earlier ones."""
+        """Add an aborted transaction, whose marker is after all earlier markers."""
         self._aborted.append(aborted)
         self._lasts.append(aborted.last)
 
     def first_open(self, *, without: int | None = None) -> int | None:
-        """Return the first offset of the oldest open transaction; skips producer id ``without``."""
+        """Return the first offset of the oldest open transaction, except of producer id ``without``."""
         return next((first for pid, first in self.open.items() if pid != without), None)
 
     def between(self, offset: int, beyond: int) -> Iterator[Aborted]:
@@ -82,7 +86,7 @@ class TransactionIndex:
         return gone
 
     def forget(self, last: int) -> bool:
-        """Forget the transaction whose marker is at offset ``last``; return whether there was one."""
+        """Forget the transaction whose marker is at offset ``last``; return whether it was known."""
         position = bisect_left(self._lasts, last)
         if position == len(self._lasts) or self._lasts[position] != last:
             return False

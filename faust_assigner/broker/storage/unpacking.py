@@ -1,4 +1,7 @@
-"""The codecs of record batches, with a limit on the decompressed size. Thread-safe; releases the GIL."""
+"""The codecs of record batches, with a limit on the decompressed size.
+
+All functions are thread-safe, and release the GIL during the work.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ LZ4_HEADER: Final = struct.pack("<I", LZ4_MAGIC) + b"\x60\x40\x82"
 LZ4_BLOCK: Final = 64 * 1024
 LZ4_PLAIN: Final = 0x80000000  # the block is not compressed
 XERIAL_VERSIONS: Final = struct.pack(">ii", 1, 1)
-MOST_OF_SNAPPY: Final = 32  # the most output bytes per input byte: a copy of 64 takes three bytes
+MOST_OF_SNAPPY: Final = 32  # the most output bytes per input byte: three bytes can copy 64 bytes
 FIRST_GUESS: Final = 256 * 1024
 TOO_SMALL: Final = "failed to write whole buffer"
 
@@ -34,7 +37,10 @@ class TooMuch(ValueError):
 
 
 def unpack(codec: int, body: bytes, limit: int) -> bytes:
-    """Decompress 1 gzip, 2 snappy, 3 lz4, 4 zstd to at most ``limit`` bytes. Raises Unreadable, TooMuch."""
+    """Decompress a body to at most ``limit`` bytes. Raises Unreadable, TooMuch.
+
+    The codecs are 1 gzip, 2 snappy, 3 lz4 and 4 zstd.
+    """
     try:
         return _CODECS[codec](body, limit)
     except KeyError:
@@ -44,7 +50,7 @@ def unpack(codec: int, body: bytes, limit: int) -> bytes:
 
 
 def pack(codec: int, body: bytes) -> bytes:
-    """Compress in a form that every client can read; codecs as in :func:`unpack`."""
+    """Compress a body in a form that every client can read; codecs as in :func:`unpack`."""
     return _PACKERS[codec](body)
 
 
@@ -75,7 +81,7 @@ def _pack_zstd(body: bytes) -> bytes:
 
 
 def _gzip(body: bytes, limit: int) -> bytes:
-    """Decompress one or more members; ignore bytes after the last one, as Java does."""
+    """Decompress one or more gzip members; ignore bytes after the last member, as Java does."""
     out: list[bytes] = []
     position = 0
     while True:
@@ -94,7 +100,7 @@ def _gzip(body: bytes, limit: int) -> bytes:
 
 
 def _snappy(body: bytes, limit: int) -> bytes:
-    """Decompress a bare block, or blocks with lengths, which Java's streams write."""
+    """Decompress a bare block, or blocks with lengths, as Java's streams write them."""
     if not body.startswith(XERIAL):
         return _snappy_block(body, limit)
     out: list[bytes] = []
@@ -124,7 +130,7 @@ def _lz4(body: bytes, limit: int) -> bytes:
 
 
 def _lz4_end(body: bytes) -> int:
-    """Return the end of the first frame. Refuses blocks that depend on each other (KIP-57)."""
+    """Return the end of the first frame. Raises Unreadable if blocks depend on each other (KIP-57)."""
     magic, flags = struct.unpack_from("<IB", body)
     if magic != LZ4_MAGIC or flags & 0xE3 != 0x60:
         raise Unreadable("no lz4 frame of independent blocks")

@@ -1,10 +1,10 @@
 """The write audit: a file beside the store with the count of writes and the end of each partition.
 
-RocksDB's recovery stops at the first damaged byte of its write-ahead log and drops the rest. This is right
-after a power loss, but after any other damage it would silently lose acknowledged records. The write audit
+RocksDB's recovery stops at the first damaged byte of its write-ahead log and drops the rest. After a power
+loss this is right, but after other damage acknowledged records would silently be lost. The write audit
 is a small memory-mapped file, updated at each write, so it survives ``kill -9`` as the log itself does. At
 a start the store must hold at least as many writes as the write audit recorded. Only after a restart of the
-machine may the latest writes be missing, and never synced ones.
+machine may the latest writes be missing, if they were not synced to the disk.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def boot_id() -> bytes:
 
 
 class WriteAudit:
-    """The file of one store. ``writes``, ``synced`` and ``ends`` are first those of the last run."""
+    """The file of one store. At first, ``writes``, ``synced`` and ``ends`` have the last run's values."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -85,9 +85,9 @@ class WriteAudit:
         self._next = position
 
     def lacks(self, writes: int) -> int:
-        """Return how many acknowledged writes are lost from a store that holds ``writes`` of them.
+        """Return how many acknowledged writes are lost from a store that holds ``writes`` writes.
 
-        After a restart of the machine only synced writes count, because a power loss may take the latest.
+        After a restart of the machine, only synced writes count: a power loss may have lost unsynced writes.
         """
         seen = (self.writes or 0) if self.same_boot else self.synced
         return max(seen - writes, 0)
@@ -107,7 +107,10 @@ class WriteAudit:
         self._turn = 1 - self._turn
 
     def note_end(self, place: bytes, end: int) -> None:
-        """Record the end of a partition (16 bytes of topic id, 4 of number); skipped on a full disk."""
+        """Record the end of a partition, unless the disk is full.
+
+        ``place`` is the topic id (16 bytes) and the partition number (4 bytes).
+        """
         position = self._slots.get(place)
         if position is None:
             position = self._slot()
@@ -149,7 +152,7 @@ class WriteAudit:
         self._slots.clear()
         self._next = FIRST_ENTRY
         self.ends = {}
-        for _ in range(COPIES):  # an old copy with more writes would win after an accepted loss
+        for _ in range(COPIES):  # a start would read an old copy that has more writes
             self.note(writes)
         for place, end in ends.items():
             self.note_end(place, end)
@@ -160,6 +163,6 @@ class WriteAudit:
             self._map.flush()
             os.fsync(self._file)
         except OSError:
-            pass  # a full or failing disk; the page cache still has the contents
+            pass  # the disk is full or fails, but the page cache still has the contents
         self._map.close()
         os.close(self._file)

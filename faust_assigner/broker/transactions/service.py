@@ -2,7 +2,7 @@
 
 The state machine is pure (:mod:`faust_assigner.coordinator.transactions`). A decision, the markers in all
 partitions and the offsets of all groups are one write of the store. So after a kill a transaction is either
-completely committed, completely aborted or still open. Single-threaded: called from the event loop only.
+completely committed, completely aborted or still open. Only the broker's event loop calls this module.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 SetTimer = Callable[
     [str, int], None
 ]  # (transactional id, time in ms): schedules TransactionService.tick for that time
-RETRY_MS: Final = 1_000  # until the retry of an abort that could not be stored
+RETRY_MS: Final = 1_000  # time until the retry of an abort that could not be stored
 
 
 class TransactionService:
@@ -69,7 +69,7 @@ class TransactionService:
         self._set_timer = set_timer
         self._counters = counters
         self._unflushed: dict[str, tuple[tuple[Topic, PartitionLog], ...]] = {}
-        self._known: dict[str, Transaction] = {}  # from longest idle to latest
+        self._known: dict[str, Transaction] = {}  # the longest idle id first
         for transaction in sorted(load_transactions(store), key=lambda t: t.updated_ms):
             self._known[transaction.transactional_id] = transaction
             self._set_alarm(transaction)
@@ -82,9 +82,10 @@ class TransactionService:
         return self._known.get(transactional_id)
 
     def ask(self, transactional_id: str, event: Event) -> Code:
-        """Send an event to a transactional id; its changes are stored before this returns.
+        """Send an event to a transactional id, store the changes, and return the error code.
 
-        COORDINATOR_NOT_AVAILABLE: the store refused, nothing has changed, and the client may retry.
+        COORDINATOR_NOT_AVAILABLE: the write failed or there are too many ids. The state is unchanged, and
+        the client may retry.
         """
         known = self._known.get(transactional_id)
         decision = step(transactional_id, known, event, self._clock(), self._limits)
@@ -135,7 +136,7 @@ class TransactionService:
         deletes: list[bytes],
         then: list[Callable[[], None]],
     ) -> tuple[tuple[Topic, PartitionLog], ...]:
-        """Add the writes of the marker; skips partitions of topics that were deleted meanwhile."""
+        """Add the writes that end a transaction; return the ended partitions, without deleted topics."""
         now = self._clock()
         found = [self._catalogue.at(*place) for place in sorted(marker.partitions)]
         ended = tuple(pair for pair in found if pair is not None)
@@ -184,7 +185,7 @@ class TransactionService:
         )
 
     def expire(self, retention_ms: int) -> Iterator[int]:
-        """Forget ids unused for ``retention_ms``; yield 1 for each forgotten id, 0 for each kept one."""
+        """Forget ids unused for ``retention_ms``; yield 1 for each forgotten id, 0 for each kept id."""
         idle_since = self._clock() - retention_ms
         for transactional_id in list(self._known):
             # Between two yields the caller serves requests, which may change or delete this id.
@@ -202,7 +203,10 @@ class TransactionService:
         self._counters["transactional_ids_forgotten"] += 1
 
     def _has_room(self) -> bool:
-        """Make room at the limit: forget the longest idle id without an open transaction."""
+        """Whether one more id may be added. At the limit, first forget the longest idle id.
+
+        An id with an open transaction is never forgotten.
+        """
         if len(self._known) < MAX_TRANSACTIONAL_IDS:
             return True
         idle = (t.transactional_id for t in self if t.state is not State.ONGOING)

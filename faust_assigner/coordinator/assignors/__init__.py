@@ -19,7 +19,7 @@ ASSIGNORS: Final[dict[str, Assign]] = {
 
 
 def register(name: str, assign: Assign) -> None:
-    """Add an assignor of another package. Raises ValueError if the name has another function."""
+    """Add an assignor of another package. Raises ValueError if the name has a different function."""
     if ASSIGNORS.setdefault(name, assign) != assign:
         raise ValueError(
             f"assignor {name} is already registered in this process with a different function"

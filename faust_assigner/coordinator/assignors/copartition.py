@@ -1,7 +1,7 @@
 """``copartition``: this package's planner as a server-side assignor.
 
-Topics with equal partition counts and equal subscribers are placed together: number p of each topic goes to
-the same member, as joins require. Balance first, then stickiness, both exact.
+Topics with equal partition counts and equal subscribers are placed together: partition p of each topic goes
+to the same member, as joins require. The planner optimises balance first, then stickiness, both exactly.
 """
 
 from __future__ import annotations

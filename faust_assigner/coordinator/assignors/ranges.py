@@ -1,4 +1,4 @@
-"""``range``: each topic's partitions in contiguous runs, equal numbers of equal topics on one member."""
+"""``range``: each member gets one contiguous run of each topic's partitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from faust_assigner.coordinator.catalogue import Topic, TopicId
 
 
 def assign_ranges(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """Deal topics with equal subscribers alike: member k of n gets the k-th run of each topic.
+    """Split topics with equal subscribers alike: member k of n gets the k-th run of each topic.
 
     Members are ordered by instance id, then member id, so that a static member that returns under a new
     id gets its former runs. Cost O(members x topics).

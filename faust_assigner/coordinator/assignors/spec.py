@@ -18,9 +18,9 @@ class MemberSpec:
     topics: frozenset[TopicId]
     instance_id: str | None = None
     rack_id: str | None = None
-    #: The last target, not the current assignment: a member in the middle of a move continues.
+    #: The last target, not the current assignment, so that moves in progress continue.
     target: Partitions = field(default_factory=dict)
-    #: The current assignment: among partitions that must move, those that have not arrived move first.
+    #: The current assignment. A partition that has not arrived at its member yet is moved first.
     held: Partitions = field(default_factory=dict)
 
 
@@ -40,7 +40,7 @@ class GroupSpec:
 
 
 class Assign(Protocol):
-    """An assignor. Its target has every member of the spec, and only partitions of subscribed topics.
+    """An assignor. The target has every member of the spec, and only partitions of subscribed topics.
 
     Pure: the same spec gives the same target, in any process and for any order of the mappings.
     """

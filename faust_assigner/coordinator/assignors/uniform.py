@@ -1,8 +1,8 @@
 """``uniform``: equal numbers of partitions on every member, and as few moves as possible.
 
 Topics with the same subscribers are one class. The number of partitions of each class on each member is
-decided first, then the partitions. The loads are as even as subscriptions allow. Among all assignments with
-such loads the most partitions stay, even with different subscriptions (Kafka's heuristic may move more).
+decided first, then the partitions. The loads are as even as subscriptions allow. With such loads, as many
+partitions as possible stay, even with different subscriptions (Kafka's heuristic may move more).
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from faust_assigner.model import NOBODY, Bools, Ints
 Pair = tuple[TopicId, int]
 Step = tuple[int, int, int]
 
-#: Above this number of members with mixed subscriptions, evenness within a class of topics may cost moves:
-#: the search for the last avoidable moves costs members^3.
+#: Above this number of members with mixed subscriptions, some moves may be avoidable: the search for them
+#: costs O(members^3).
 MOST_FOR_EXACT: Final = 300
 
 
 def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """Return even loads with the fewest moves. Ties: lower member ids get more, and keep current partitions.
+    """Return even loads with the fewest moves. In a tie, lower member ids get or keep more partitions.
 
-    Cost: O(members x topics + partitions) for equal subscriptions, else a flow over classes and members.
+    Cost: O(members x topics + partitions) for equal subscriptions; otherwise also a min-cost flow over
+    classes and members.
     """
     line = sorted(spec.members)
     classes = _classes(spec, line, topics)
@@ -55,7 +56,7 @@ def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target
 
 
 def by_topic(pairs: list[Pair]) -> dict[TopicId, tuple[int, ...]]:
-    """Return pairs as a mapping of ascending partitions."""
+    """Group pairs by topic, with the partitions in ascending order."""
     found: dict[TopicId, list[int]] = {}
     for topic_id, partition in sorted(pairs):
         found.setdefault(topic_id, []).append(partition)
@@ -90,13 +91,13 @@ def _arrived(spec: GroupSpec) -> frozenset[Pair]:
 def _in_order(
     ids: list[TopicId], topics: Mapping[TopicId, Topic], here: frozenset[Pair]
 ) -> list[Pair]:
-    """Return a class's partitions; the first ones are kept with priority."""
+    """Return the partitions of a class, first the arrived partitions, which are kept with priority."""
     pairs = [(t, p) for t in ids for p in range(topics[t].partitions)]
     return sorted(pairs, key=lambda pair: pair not in here)
 
 
 def _before(spec: GroupSpec, line: list[str]) -> dict[Pair, int]:
-    """Return the member of each partition in the last target; of several the first in ``line`` counts."""
+    """Return the member of each partition in the last target; of several members, the first in ``line``."""
     before: dict[Pair, int] = {}
     for m, member_id in enumerate(line):
         for topic_id, numbers in spec.members[member_id].target.items():
@@ -117,11 +118,12 @@ def _counts(owners: list[Ints], allowed: Bools) -> Ints:
 
 
 def keep_more(counts: Ints, held: Ints, allowed: Bools) -> Ints:
-    """Pass partitions around in circles until no circle lets more of them stay.
+    """Move partitions between members in circles until no circle lets more partitions stay.
 
-    A step passes a partition of some class to another member. A step loses a kept partition unless the
-    giver has more than before, and wins one if the taker has fewer. A circle preserves every load; a
-    path from a load to a load that is smaller by 1 only swaps the two loads, so it counts as a circle too.
+    A step moves one partition of a class from a giver to a taker. The step loses a kept partition unless the
+    giver has more partitions of the class than in the last target. The step gains a kept partition if the
+    taker has fewer. A circle preserves every load. A path to a load that is smaller by 1 only swaps the two
+    loads, so such a path counts as a circle, too.
     """
     counts = counts.copy()
     while (circle := _gainful_circle(counts, held, allowed)) is not None:
@@ -132,7 +134,10 @@ def keep_more(counts: Ints, held: Ints, allowed: Bools) -> Ints:
 
 
 def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | None:
-    """Return the steps (giver, taker, class) of a gain, or None: Bellman-Ford's negative circle."""
+    """Return the steps (giver, taker, class) of a circle that lets more partitions stay, or None.
+
+    The search is the algorithm of Bellman and Ford for a circle of negative cost.
+    """
     members = counts.shape[1]
     far = 4 * members + 4
     cost = np.full((members, members), far, dtype=np.int64)
@@ -146,7 +151,7 @@ def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | No
     load = counts.sum(axis=0)
     swap = (load[None, :] == load[:, None] + 1) & (
         cost > 0
-    )  # from the smaller load back to the larger
+    )  # a step back from the smaller load to the larger
     cost[swap], through[swap] = 0, NOBODY
     np.fill_diagonal(cost, far)
     steps = _negative_circle(cost, far)

@@ -1,4 +1,4 @@
-"""The server side of KIP-848, as a pure machine per group."""
+"""The server side of KIP-848, as one pure state machine per group."""
 
 from faust_assigner.coordinator.consumer.machine import ConsumerGroup
 

@@ -1,4 +1,4 @@
-"""The state of a consumer group, changed by records only: replay and live operation give the same state (B8).
+"""The state of a consumer group. Only records change the state, so a replay of the records restores it.
 
 ``apply`` takes a record and returns the record that undoes the change. All derived values
 (owners, votes, subscription counts, members behind) are kept up to date in O(one member).
@@ -48,11 +48,11 @@ class Book:
         #: Each member's current assignment; a member without a record has epoch 0 and no partitions.
         self.current: dict[str, CurrentAssignment] = {}
         self.target: dict[str, Partitions] = {}
-        #: One member per instance id (B7).
+        #: Instance id -> its member; one member per instance id.
         self.instances: dict[str, str] = {}
         #: The member that has a partition assigned or is revoking it: at most one at any time.
         self.owners: dict[TopicId, dict[int, str]] = {}
-        #: Members by preferred assignor, by topic name, by expression and reader, by classic protocol.
+        #: Numbers of members by preferred assignor, topic name, pattern with its reader, classic protocol.
         self.votes: Counter[str] = Counter()
         self.names: dict[str, int] = {}
         self.patterns: Counter[Pattern] = Counter()
@@ -71,7 +71,7 @@ class Book:
         return self.current.get(member_id, NEWCOMER)
 
     def owner(self, topic_id: TopicId, number: int) -> str | None:
-        """Return the current holder of a partition."""
+        """Return the member that holds a partition (assigned or being revoked), or None."""
         return self.owners.get(topic_id, {}).get(number)
 
     # -- records ---------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Book:
         return Key(kind, self.group_id, member_id)
 
     def records(self) -> Iterable[Record]:
-        """Yield all records, as for an empty log."""
+        """Yield records that restore the present state of the group."""
         for member_id, metadata in self.members.items():
             yield Record(self.key(Kind.MEMBER, member_id), metadata)
         if self.group is not None:
@@ -214,7 +214,7 @@ class Book:
 
 
 def _exchange(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) -> None:
-    """Replace a member's names in the counts. Cost: O(difference), because a client may send thousands."""
+    """Replace a member's names in the counts. Cost: O(difference); a client may send thousands of names."""
     for name in old - new:
         counts[name] -= 1
         if not counts[name]:
@@ -227,7 +227,7 @@ def _exchange(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) 
 
 
 def _add(counts: Counter[T], things: Iterable[T], step: int) -> None:
-    """Add ``step`` to the count of each thing; things with count 0 are removed."""
+    """Add ``step`` to the count of each value; remove values with count 0."""
     for thing in things:
         counts[thing] += step
         if not counts[thing]:

@@ -1,8 +1,9 @@
 """Classic members inside a consumer group: they use the classic requests; the server assigns partitions.
 
-Their generation is their member epoch. A JoinGroup works like a full heartbeat and returns the epoch;
-SyncGroup returns the member's partitions immediately. A member learns of new partitions by a heartbeat answer
-"rebalance in progress"; then the member must rejoin, and later sync, each within its rebalance timeout.
+A classic member's generation is its member epoch. A JoinGroup works like a full heartbeat and returns the
+epoch; SyncGroup returns the member's partitions immediately. If a member has new partitions, its heartbeats
+are answered "rebalance in progress". The member must then rejoin, and later sync, each within its rebalance
+timeout.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from faust_assigner.coordinator.timers import Purpose
 
 
 class ClassicFace(Heartbeats):
-    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of a consumer group with members."""
+    """The rules for JoinGroup, SyncGroup, Heartbeat and LeaveGroup in a consumer group with members."""
 
     # -- joining ---------------------------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class ClassicFace(Heartbeats):
         self._emit(fx.HeartbeatReply(event.token, error))
 
     def _must_rejoin(self, member_id: str) -> bool:
-        """Return whether the member has a newer target, pending revocations, or a newly free partition."""
+        """Return whether the member has a newer target, pending revocations, or newly free partitions."""
         stood = self.book.at(member_id)
         if stood.epoch < self.book.target_epoch or stood.state is MemberState.UNREVOKED:
             return True
@@ -196,7 +197,7 @@ class ClassicFace(Heartbeats):
     # -- leaving ---------------------------------------------------------------------------------
 
     def _leave_classic(self, event: LeaveGroup) -> None:
-        """Remove the named members of either protocol: administrators use this request, too."""
+        """Remove the named members of both protocols, because administrators use this request, too."""
         found = {leaver: self._find_leaver(leaver) for leaver in event.leavers}
         results = tuple((w.member_id, w.instance_id, found[w][1]) for w in event.leavers)
         self._emit(fx.LeaveReply(event.token, Code.NONE, results))

@@ -19,7 +19,7 @@ from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
 from faust_assigner.coordinator.timers import Purpose, Timers
 
-RETRY_MS = 1_000  # after a failed write, no timer fires before
+RETRY_MS = 1_000  # time from a failed write or assignor to the next attempt
 
 
 class GroupCore:
@@ -49,7 +49,7 @@ class GroupCore:
         #: The pending save; no other event arrives before its outcome.
         self._saving: int | None = None
         self._held: list[fx.Effect] = []
-        #: The event of the save, to refuse after a failure, and the members whose timers fired.
+        #: The event that caused the save and is refused after a failure, and the members whose timers fired.
         self._cause: Event | None = None
         self._rang: set[str] = set()
         #: The group's new machine after the save, and the first event for the new machine.

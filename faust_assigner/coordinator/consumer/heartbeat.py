@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: join, stay, leave. One request, one answer, never parked."""
+"""The rules for ConsumerGroupHeartbeat: join, stay and leave. Each request is answered at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AWAY = LEAVE_FOR_A_WHILE  # the epoch of a static member that has left temporari
 
 
 class Heartbeats(Targets):
-    """The members with KIP-848."""
+    """The rules for members that use the consumer protocol (KIP-848)."""
 
     def _heartbeat_848(self, event: ConsumerGroupHeartbeat) -> None:
         refusal = refuse_heartbeat(event, self.limits, self.group_id)
@@ -103,7 +103,7 @@ class Heartbeats(Targets):
         return check_epoch(book.at(member_id), event.member_epoch, event.owned)
 
     def _check_release(self, instance_id: str) -> Refusal | None:
-        """Check that a static member's place is free: it left with epoch -2, or was a classic member."""
+        """Check that an instance id is free: its member left with epoch -2 or is a classic member."""
         holder = self.book.instances.get(instance_id)
         if (
             holder is None
@@ -114,7 +114,7 @@ class Heartbeats(Targets):
         return Code.UNRELEASED_INSTANCE_ID, f"instance id {instance_id!r} is in use by {holder}"
 
     def _take_over(self, old_id: str, new_id: str) -> None:
-        """Replace a static member: the new id gets the partitions and the target of the old, at epoch 0."""
+        """Replace a static member: the new id gets the old id's partitions and target, at epoch 0."""
         metadata, stood = self.book.members[old_id], self.book.at(old_id)
         target = self.book.target.get(old_id)
         was_member = old_id != new_id and new_id in self.book.members
@@ -127,7 +127,7 @@ class Heartbeats(Targets):
             if target is not None:
                 self._write(Kind.TARGET, TargetAssignment(target), new_id)
         self._write(Kind.CURRENT, replace(stood, epoch=0, previous_epoch=0), new_id)
-        if was_member:  # its own partitions have no owner now
+        if was_member:  # the partitions of its first membership have no owner now
             self._raise_epoch(f"{new_id} gave up its own place")
 
     def _erase(self, member_id: str) -> None:
@@ -147,7 +147,7 @@ class Heartbeats(Targets):
             self._raise_epoch(f"{member_id} joined")
             return True
         reads_anew = (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex)
-        if not reads_anew and said.pattern != known.pattern:  # another principal or host
+        if not reads_anew and said.pattern != known.pattern:  # the principal or host changed
             reads_anew = self.topics.read_by(known) != self.topics.read_by(said)
         if reads_anew:
             self._raise_epoch(f"{member_id} changed its subscription")
@@ -207,7 +207,7 @@ def check_epoch(
     """Check the member epoch of a request.
 
     Epoch 0 always joins again. The previous epoch is accepted from a member that missed the answer with the
-    current epoch: its owned partitions must be a subset of its assignment.
+    current epoch, if the member's owned partitions are a subset of its assignment.
     """
     if received in (JOIN, stood.epoch):
         return None

@@ -1,11 +1,11 @@
 """KIP-848 as a pure, table-driven machine: ``step(event, now_ms) -> effects``.
 
-``RULES`` has the rule for each event; the consequences are in the modules beside this one.
+``RULES`` has the rule for each event; the other modules of this package contain the rules' functions.
 :mod:`faust_assigner.coordinator.group` documents the interface to the broker. The machine reads no clock,
 draws no random number and does no I/O, and no heartbeat ever waits for another member.
 
-The state of a group is derived: Empty without members, Assigning while the target is behind the group epoch,
-Reconciling while a member is behind the target, Stable otherwise.
+The state of a group follows from its members and epochs. A group without members is Empty. It is Assigning
+while the target is behind the group epoch, Reconciling while a member is behind the target, otherwise Stable.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ConsumerGroup(Migration):
 
     @property
     def group_type(self) -> GroupType:
-        """A consumer group, even with classic members inside."""
+        """The type of the group, always "consumer", even with classic members inside."""
         return "consumer"
 
     @property
@@ -110,16 +110,20 @@ class ConsumerGroup(Migration):
         return self.timers.earliest()
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Every subscribed topic name, by name or by regular expression."""
+        """Return every topic to which members subscribe, by name or by regular expression."""
         return self.topics.all_names(self.book.names, self.book.patterns)
 
     def retention(self) -> Retention:
-        """Offsets expire from their commit on, unless a member subscribes to the topic."""
+        """Return a function (topic, commit time) -> start of the offset's retention in ms, or None.
+
+        The retention starts at the commit. None: a member subscribes to the topic, so the offset does not
+        expire.
+        """
         read = self.topics.all_names(self.book.names, self.book.patterns)
         return lambda topic, committed_at_ms: None if topic in read else committed_at_ms
 
     def records(self) -> tuple[Record, ...]:
-        """All records of the group, as for an empty log."""
+        """Return records that restore the present state of the group."""
         return tuple(self.book.records())
 
     def describe(self) -> GroupView:
@@ -155,7 +159,7 @@ class ConsumerGroup(Migration):
         return tuple(self._out)
 
     def take_first(self, event: ev.ConsumerGroupHeartbeat, now_ms: int) -> tuple[fx.Effect, ...]:
-        """Apply the first event of a machine that is saved as a whole; return the effects after the save."""
+        """Apply the first event of a machine whose caller saves all its records; return the other effects."""
         self.step(event, now_ms)
         self._saved(ev.Saved(self._save_counter))
         return tuple(effect for effect in self._out if not isinstance(effect, fx.SaveRecords))
@@ -235,7 +239,7 @@ class ConsumerGroup(Migration):
         )
         self.timers.set(Purpose.SESSION, member_id, self._now + session)
         stood = self.book.at(member_id)
-        # An absent member revokes no partitions; its whole session remains for its return.
+        # An absent static member cannot revoke partitions; only its session timeout limits its absence.
         revokes = stood.state is MemberState.UNREVOKED and stood.epoch != AWAY
         if said.classic is None and revokes:
             self.timers.set(Purpose.REBALANCE, member_id, self._now + said.rebalance_timeout_ms)

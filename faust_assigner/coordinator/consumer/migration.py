@@ -1,7 +1,7 @@
-"""From a consumer group to a classic group: the same members, the same partitions, a different machine.
+"""Convert a consumer group to a classic group with the same members and partitions.
 
-The old machine stays unchanged until the record of the new machine is on disk; then the broker gets
-the new machine. Group epoch and generation share a number, which keeps counting.
+The old state machine stays unchanged until the record of the new machine is on disk; then the broker gets
+the new machine. The generation continues the numbers of the group epoch.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class Migration(ClassicFace):
         record = downgraded_record(self.book, frozenset(), self.catalogue, self._wall)
         is_due = target_epoch < self.book.epoch
         if is_due:
-            # The members assign themselves now. The others have the epoch before this join as their
-            # generation, so that their heartbeats report a rebalance in progress.
+            # From now on the members compute the assignment. The other members' generation is the epoch
+            # before this join, so that their heartbeats are answered "rebalance in progress".
             record = replace(record, generation=epoch)
-        # A member that waits for a partition learns of it only by a rebalance, also after a restart.
+        # Only a rebalance gives a waiting member its partition, also after a restart of the broker.
         rejoins = is_due or not all(self._has_its_target(member_id) for member_id in others)
         record = replace(record, settled=not rejoins)
         self._out = [
@@ -111,7 +111,7 @@ class Migration(ClassicFace):
     def _succeed(
         self, record: fx.GroupRecord, group: ClassicGroup, then: JoinGroup | None = None
     ) -> None:
-        """Hand over to the new machine once the record is on disk, with ``then`` as its first event."""
+        """Replace this machine once the record is on disk; ``then`` is the new machine's first event."""
         keys = {r.key: None for r in (*self.book.records(), *self._batch)}
         self._batch = [Record(key, None) for key in keys]
         self._batch.append(Record(Key(Kind.CLASSIC, self.group_id), record))
@@ -121,8 +121,10 @@ class Migration(ClassicFace):
 def downgraded_record(
     book: Book, gone: frozenset[str], catalogue: Catalogue, wall_ms: int
 ) -> fx.GroupRecord:
-    """Return a consumer group with only classic members as a classic group: stable, with the targets
-    as its assignments, and the group epoch as its generation."""
+    """Return the record of a classic group for a consumer group with only classic members.
+
+    The classic group is stable. Its assignments are the targets, its generation is the group epoch.
+    """
     staying = [m for m in book.members if m not in gone]
     roster = Roster()
     for member_id in staying:

@@ -1,4 +1,4 @@
-"""The checks of a consumer group's commits, and of the fetches of its offsets."""
+"""Check the commits to a consumer group, and the fetches of its offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def check_commit(book: Book, catalogue: Catalogue, event: CommitOffsets) -> Code
 
 
 def _may_commit_late(book: Book, catalogue: Catalogue, event: CommitOffsets) -> bool:
-    """Return whether an older epoch may commit its partitions from that epoch or before (KIP-1251)."""
+    """Return whether a commit with an older epoch is valid (KIP-1251).
+
+    The member must hold every partition of the commit, and must have got it at that epoch or before.
+    """
     stood = book.at(event.member_id)
     if event.generation > stood.epoch:
         return False
@@ -42,7 +45,7 @@ def _may_commit_late(book: Book, catalogue: Catalogue, event: CommitOffsets) -> 
 
 
 def check_fetch(book: Book, event: FetchOffsets) -> Code:
-    """Check the member that asks for offsets, if it names itself."""
+    """Check the member that fetches offsets, if the request names a member."""
     if event.member_id is None and event.epoch < 0:
         return Code.NONE
     if event.member_id not in book.members:

@@ -5,8 +5,8 @@
     wanted  = target - keep                  partitions to assign as soon as they are free
 
 A member with partitions to revoke stays at its epoch until its reported list of owned partitions no longer
-has them; only then does the member reach the target's epoch and receive free partitions. A member holds a
-partition while the partition is assigned or being revoked, so no other member gets it earlier (B2).
+has them. Only then does the member reach the target's epoch and receive free partitions. A member holds a
+partition while the partition is assigned or being revoked; no other member gets it during this time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Aim:
     readable: frozenset[TopicId]
     #: Whether a different member holds a partition now.
     taken: Callable[[TopicId, int], bool]
-    #: Whether this very request changed the member's subscription.
+    #: Whether the present request changed the member's subscription.
     reads_anew: bool
 
 
@@ -47,7 +47,7 @@ def is_settled(member: CurrentAssignment, target_epoch: int) -> bool:
 
 
 def _still_owns(owned: Partitions | None, revoking: Epochs) -> bool:
-    """Return whether a revocation is pending: only a list without the partitions shows their revocation."""
+    """Return whether a revocation is pending: the member has not reported a list without the partitions."""
     return owned is None or overlaps(owned, revoking)
 
 

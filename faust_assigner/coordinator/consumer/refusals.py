@@ -19,7 +19,7 @@ Check = tuple[Callable[[ConsumerGroupHeartbeat], bool], str]
 
 
 def _is_empty_where_it_must_not_be(event: ConsumerGroupHeartbeat) -> bool:
-    # Kafka does not check -2 here: in version 0 an empty member id then fences the instance id's owner.
+    # As in Kafka, epoch -2 is not checked in version 0: an empty member id gets FENCED_INSTANCE_ID.
     names_itself = event.api_version >= 1 or event.member_epoch not in (JOIN, LEAVE_FOR_A_WHILE)
     return not event.member_id and names_itself
 
@@ -68,7 +68,7 @@ def refuse_heartbeat(
 
 
 def refuse_pattern(text: str | None) -> Refusal | None:
-    """Check the pattern last, for a member that passed all other checks; leaving members are not checked."""
+    """Check the regular expression of a heartbeat that passed all other checks and is not a leave."""
     if not text:
         return None
     try:

@@ -2,7 +2,7 @@
 
 A change of the group raises the group epoch. The target follows at most once per
 ``group.consumer.assignment.interval.ms`` (KIP-1263): a thousand members that join within a second cost two
-computations. Small targets are computed within the step, large ones by the broker.
+computations. Small targets are computed within the step, large targets by the broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from faust_assigner.coordinator.records import (
 )
 from faust_assigner.coordinator.timers import Purpose
 
-ASK_AGAIN_MS: Final = 60_000  # a computation without a result for this long is lost
+ASK_AGAIN_MS: Final = 60_000  # after this time without a result, the target is requested again
 
 
 class Targets(GroupCore):
@@ -75,7 +75,7 @@ class Targets(GroupCore):
             self.timers.drop(Purpose.TARGET, "")
             return
         if not self.book.members:
-            # No members: an empty group is never behind, and its next member need not wait.
+            # An empty group is never behind its target, and its next member need not wait.
             self._asked = self._computed_at_ms = None
             self.timers.drop(Purpose.TARGET, "")
             self._write(Kind.TARGET_EPOCH, TargetEpoch(self.book.epoch))
@@ -98,7 +98,7 @@ class Targets(GroupCore):
             return
         try:
             target = compute(spec)
-        except Exception as error:  # a plug-in: no error of it may cost a member its heartbeat
+        except Exception as error:  # an error of a plug-in must not fail a member's heartbeat
             self._failed(str(error))
         else:
             self._adopt(target, self.book.epoch)
@@ -112,7 +112,7 @@ class Targets(GroupCore):
 
     def _target_computed(self, event: TargetComputed) -> None:
         if self._asked is None or self._asked[0] != event.request_id:
-            return  # the result of a request from before a restart
+            return  # the result of an outdated request
         _, epoch, instances = self._asked
         self._asked = None
         if event.target is None:
@@ -136,7 +136,7 @@ class Targets(GroupCore):
         self.timers.set(Purpose.TARGET, "", self._not_before_ms)
 
     def _with_successors(self, target: Target, instances: Mapping[str, str]) -> Target:
-        """Replace the ids of static members that returned under a new id meanwhile."""
+        """Replace the ids of static members that returned with a new id during the computation."""
         known = self.book.members
         renamed = {m: self.book.instances.get(i, m) for m, i in instances.items() if m not in known}
         return {renamed.get(m, m): share for m, share in target.items()}
@@ -170,7 +170,7 @@ class Targets(GroupCore):
         return GroupSpec(self.assignor_name(), members, topics)
 
     def assignor_name(self) -> str:
-        """Return the most preferred assignor; ties go by name, without preferences the default wins."""
+        """Return the assignor that most members prefer (ties: the first name), or else the default."""
         known = [n for n in self.book.votes if n in self.limits.assignors and n in ASSIGNORS]
         votes = self.book.votes
         return min(known, key=lambda name: (-votes[name], name), default=self.limits.assignors[0])
@@ -196,7 +196,7 @@ class Targets(GroupCore):
 
 
 def given_twice(target: Target) -> tuple[TopicId, int] | None:
-    """Return a partition that the assignor gave to two members, or None: a bug of the assignor."""
+    """Return a partition that the assignor gave to two members (the assignor's bug), or None."""
     given: set[tuple[TopicId, int]] = set()
     for member_id in sorted(target):
         for pair in pairs(target[member_id]):

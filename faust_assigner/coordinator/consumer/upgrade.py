@@ -1,4 +1,4 @@
-"""From a classic group to a consumer group, live: the first member with KIP-848 triggers the change."""
+"""Convert a live classic group to a consumer group, when the first KIP-848 member joins the group."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ Upgraded = tuple[ConsumerGroup, tuple[Record, ...], tuple[fx.Effect, ...]]
 def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> Upgraded | fx.Reply:
     """Return the machine after the heartbeat, the records to save first, and the effects after the save.
 
-    Or return the refusal: only a join upgrades a group. A group with members must consist of
-    consumers with readable metadata, and the policy must allow the upgrade.
+    Or return the refusal. Only a join upgrades a group. If the group has members, they must be consumers
+    with readable metadata, and the policy must allow the upgrade.
     """
     refusal = refuse_heartbeat(event, group.consumer_limits, group.group_id)
     if refusal is not None:
@@ -82,8 +82,8 @@ def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
     """Return a classic group as a consumer group with classic members; None for unreadable metadata.
 
     Members keep their partitions of the last assignment. A partition that a leader gave to several members
-    goes to the first of them: the remaining members have to rejoin anyway. A group without a generation
-    starts with epoch 1, as 0 means joining.
+    goes to the first of these members. A group without a generation starts with epoch 1, because epoch 0
+    means joining.
     """
     epoch = max(group.generation, 1)
     spoken = (

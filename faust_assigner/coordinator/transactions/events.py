@@ -9,10 +9,10 @@ from faust_assigner.coordinator.transactions.state import Place
 
 @dataclass(frozen=True, slots=True)
 class InitProducer:
-    """A producer begins under this id, or requests a new epoch.
+    """A producer begins with this transactional id, or requests a new epoch.
 
     ``expected`` is the producer's current id and epoch (KIP-360). ``fresh_id`` is an unused producer id,
-    for the case that the current id cannot continue.
+    for use if the epochs of the current id are exhausted.
     """
 
     timeout_ms: int
@@ -40,7 +40,7 @@ class AddGroup:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecords:
-    """May records of this producer be appended to the partition now?"""
+    """The broker asks whether records of this producer may be appended to the partition now."""
 
     producer_id: int
     epoch: int
@@ -49,7 +49,7 @@ class WriteRecords:
 
 @dataclass(frozen=True, slots=True)
 class WriteOffsets:
-    """May offsets of the group be kept for the end of this producer's transaction?"""
+    """The broker asks whether offsets of the group may wait for the end of this transaction."""
 
     producer_id: int
     epoch: int
@@ -58,7 +58,7 @@ class WriteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AddAndWriteRecords:
-    """Add the partition, as the first write to it does in the second version (KIP-890)."""
+    """A write adds its partition, in the second version of transactions (KIP-890)."""
 
     producer_id: int
     epoch: int
@@ -67,7 +67,7 @@ class AddAndWriteRecords:
 
 @dataclass(frozen=True, slots=True)
 class AddAndWriteOffsets:
-    """Add the group, as the first commit of its offsets does in the second version (KIP-890)."""
+    """A commit of offsets adds its group, in the second version of transactions (KIP-890)."""
 
     producer_id: int
     epoch: int
@@ -76,7 +76,7 @@ class AddAndWriteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """The producer commits or aborts."""
+    """The producer commits or aborts its transaction."""
 
     producer_id: int
     epoch: int
@@ -85,9 +85,9 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class EndAndBump:
-    """The producer commits or aborts, and goes on with the next epoch (KIP-890, second version).
+    """The producer commits or aborts, and continues with the next epoch (KIP-890, second version).
 
-    ``fresh_id`` is an unused producer id, for the case that the epochs of the current id are exhausted.
+    ``fresh_id`` is an unused producer id, for use if the epochs of the current id are exhausted.
     """
 
     producer_id: int

@@ -1,10 +1,10 @@
 """The transaction coordinator: ``step(transaction, event, now_ms) -> Decision``, as a literal table.
 
 Behaviour follows Apache Kafka's coordinator: KIP-98 (transactions), KIP-360 (a producer raises its own
-epoch), KIP-447 (offsets of a group), KIP-890 (each write is verified; in the second version writes add their
-partitions, and each end raises the epoch). There is one difference: Kafka stores a decision first and the
-markers later, and answers CONCURRENT_TRANSACTIONS in between. Here both are a single write, so this error
-does not occur.
+epoch), KIP-447 (offsets of a group) and KIP-890 (each write is verified). In KIP-890's second version, writes
+add their partitions, and each end raises the epoch. There is one difference: Kafka stores a decision first
+and the markers later, and answers CONCURRENT_TRANSACTIONS in between. This broker stores both in a single
+write, so the error does not occur.
 
 Values are immutable. The broker stores ``transaction`` and the marker in one write and keeps the new
 value afterwards. If the write fails, the broker keeps the old value.
@@ -54,7 +54,7 @@ def step(
     now_ms: int,
     limits: TransactionLimits,
 ) -> Decision:
-    """Decide on one event at ``now_ms`` (since 1970); cost O(partitions). Never raises."""
+    """Decide on one event at ``now_ms`` (ms since 1970). Never raises. Cost: O(partitions)."""
     if isinstance(event, InitProducer) and not 0 < event.timeout_ms <= limits.max_timeout_ms:
         return Decision(Code.INVALID_TRANSACTION_TIMEOUT)
     if known is None:
@@ -74,14 +74,14 @@ def _found(transactional_id: str, event: Event, now_ms: int) -> Decision:
 
 
 def _refuse_stranger(known: Transaction, event: Owned) -> Code:
-    """Return the error for an id or an epoch other than the current one; writes have their own error."""
+    """Return the error for a producer id or epoch that is not current; writes have a different error."""
     if isinstance(event, EndAndBump) and _is_repeated(known, event):
         return Code.NONE
     if event.producer_id != known.producer_id:
         return Code.INVALID_PRODUCER_ID_MAPPING
     if (
         event.epoch != known.epoch or known.epoch > LAST_EPOCH
-    ):  # the epoch after the last has no owner
+    ):  # no producer has the epoch after the last
         is_write = isinstance(event, Written)
         return Code.INVALID_PRODUCER_EPOCH if is_write else Code.PRODUCER_FENCED
     return Code.NONE
@@ -131,7 +131,7 @@ def _begun(
 
 
 def _init_over_open(known: Transaction, event: InitProducer, now_ms: int) -> Decision:
-    """Abort the previous producer's transaction under an epoch that fences this producer, then begin."""
+    """Abort the open transaction with an epoch that fences its producer; then begin the new producer."""
     if not _may_go_on(known, event):
         return Decision(Code.PRODUCER_FENCED)
     fenced = _fence(known, now_ms)
@@ -144,7 +144,7 @@ def _init_over_open(known: Transaction, event: InitProducer, now_ms: int) -> Dec
 
 
 def _open(known: Transaction, now_ms: int) -> Transaction:
-    """Open a transaction with its first partition or group; the timeout starts now."""
+    """Open a transaction, unless it is open already; the timeout starts when it is opened."""
     started_ms = known.started_ms if known.state is State.ONGOING else now_ms
     return replace(
         known,
@@ -164,7 +164,7 @@ def _add_partitions(known: Transaction, event: AddPartitions, now_ms: int) -> De
 
 
 def _add_group(known: Transaction, event: AddGroup | AddAndWriteOffsets, now_ms: int) -> Decision:
-    if event.group_id in known.groups:  # of the open transaction
+    if event.group_id in known.groups:  # already in the open transaction
         return _DONE
     return Decision(
         Code.NONE, replace(_open(known, now_ms), groups=known.groups | {event.group_id})
@@ -208,12 +208,12 @@ def _end_nothing(known: Transaction, event: EndTransaction, now_ms: int) -> Deci
 
 
 def _is_repeated(known: Transaction, event: EndAndBump) -> bool:
-    """Whether the producer repeats the last end, because it got no answer with its next epoch."""
+    """Whether the producer repeats its last end, because the answer with the next epoch was lost."""
     if not known.is_bumped or known.state not in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
         return False
     if event.producer_id == known.producer_id:
         return event.epoch + 1 == known.epoch
-    # The id before was exhausted, and its producer goes on with a fresh one.
+    # The previous id was exhausted, and its producer continues with a fresh id.
     return event.producer_id == known.previous_producer_id and event.epoch == LAST_EPOCH
 
 
@@ -224,12 +224,12 @@ def _end_and_bump(known: Transaction, event: EndAndBump, now_ms: int) -> Decisio
     if known.is_exhausted:
         bumped = replace(bumped, producer_id=event.fresh_id, epoch=0)
     if known.state is not State.ONGOING:
-        return Decision(Code.NONE, replace(bumped, started_ms=now_ms))  # nothing to mark
+        return Decision(Code.NONE, replace(bumped, started_ms=now_ms))  # no transaction, no marker
     return replace(ended, transaction=bumped)
 
 
 def _abort_nothing(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
-    """Abort without partitions: the producer may have written to none, and gets its next epoch, too."""
+    """Raise the epoch for an abort without an open transaction: the producer may have written nothing."""
     if event.commits:
         return Decision(Code.INVALID_TXN_STATE)
     return _end_and_bump(known, event, now_ms)
@@ -257,7 +257,7 @@ def _nothing_due(known: Transaction, event: Tick, now_ms: int) -> Decision:
 
 
 def _fence(known: Transaction, now_ms: int) -> Decision:
-    """Abort under the next epoch: the producer can no longer write to its transaction or end it."""
+    """Abort with the next epoch, so that the producer can no longer write to its transaction or end it."""
     return _ended(known, now_ms, epoch=known.epoch + 1, last=NO_EPOCH, commits=False)
 
 

@@ -1,4 +1,4 @@
-"""The state of a transactional id, and a decision on it. Values: every change creates a new value."""
+"""The state of a transactional id, and a decision on it, as immutable values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class Transaction:
     groups: frozenset[str] = frozenset()
     started_ms: int = NO_TIME
     updated_ms: int = NO_TIME
-    #: Whether the last end raised the epoch for the producer: a repeated end names the epoch before it.
+    #: Whether the last end of a transaction raised the epoch. A producer that repeats this request, because
+    #: it got no answer, still has the previous epoch.
     is_bumped: bool = False
 
     @property
@@ -64,7 +65,7 @@ class Transaction:
 
     @property
     def aborts_at_ms(self) -> int | None:
-        """When an open transaction times out; None without an open transaction."""
+        """The time in ms at which the open transaction times out; None without an open transaction."""
         return self.started_ms + self.timeout_ms if self.state is State.ONGOING else None
 
 
