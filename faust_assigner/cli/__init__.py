@@ -1,4 +1,4 @@
-"""The ``faust-assigner`` command: parse, call, print. Nothing imports this package."""
+"""The ``faust-assigner`` command, which parses options and prints results. No module imports it."""
 
 from faust_assigner.cli.commands import main
 

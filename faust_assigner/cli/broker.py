@@ -1,4 +1,4 @@
-"""``faust-assigner broker``."""
+"""The command ``faust-assigner broker``."""
 
 from __future__ import annotations
 

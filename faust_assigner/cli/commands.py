@@ -1,4 +1,4 @@
-"""The ``faust-assigner`` command: each subcommand is imported on use."""
+"""The ``faust-assigner`` command, which imports each subcommand's module at its first use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Lazy(click.Group):
     """Imports a command's module at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return all names, without imports."""
+        """Return the names of all commands, without importing their modules."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -54,7 +54,7 @@ class _Lazy(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a missing package may already fail its options.
+        """Run the command, and report its errors, which may occur as early as the parsing of options.
 
         Raises SystemExit with 2 if the environment has a misspelled setting.
         """
@@ -64,9 +64,10 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve the command; the doctor reports misspelled settings itself, with its other findings.
+        """Resolve the command, and check the environment for misspelled settings.
 
-        Raises UsageError with the new spelling for a renamed command.
+        The ``doctor`` command reports such settings itself, with its other findings. Raises UsageError
+        with the new spelling for a renamed command.
         """
         if args and args[0] in MOVED:
             ctx.fail(f"'{args[0]}' is a command of the service: faust-assigner service {args[0]}")

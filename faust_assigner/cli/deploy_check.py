@@ -1,4 +1,4 @@
-"""``faust-assigner deploy-check``."""
+"""The command ``faust-assigner deploy-check``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from faust_assigner.status.collect import Looks, Where
     from faust_assigner.status.evidence import Evidence
 
-#: The number of pages of each worker's own ledger to read for its last recoveries.
+#: The maximum number of ledger pages that are read from each worker, for its last recoveries.
 LEDGER_PAGES = 2
 #: Exit code if the question cannot be answered.
 CANNOT_TELL = 2
@@ -170,7 +170,7 @@ def _recoveries(rows: Iterable[Row | object], group_id: str, origin: str) -> Rec
 
 
 async def _with_recoveries(known: Known, looks: Looks, evidence: Evidence) -> Known:
-    """Without a given ledger, add the recoveries from the newest lines of the workers' own ledgers."""
+    """Return ``known`` with recoveries from the workers' own ledgers, if no ledger was given."""
     from faust_assigner.ledger import parse
 
     if known.recoveries.origin:
@@ -185,7 +185,7 @@ async def _with_recoveries(known: Known, looks: Looks, evidence: Evidence) -> Kn
 async def _until_safe(
     where: Where, question: Question, budget: Budget, known: Known, wait_s: float, every_s: float
 ) -> Report:
-    """Return the first safe result, or the last result in time; at least one check is made."""
+    """Repeat the check until it is safe or ``wait_s`` is over; return the last result."""
     from faust_assigner.status.collect import Looks
 
     end = time.monotonic() + wait_s
@@ -215,7 +215,7 @@ def _is_over(end: float, every_s: float) -> bool:
 async def _one_look(
     looks: Looks, question: Question, budget: Budget, known: Known, *, must_answer: bool
 ) -> Report | str:
-    """Return the reason of an error (a silent broker, a missing worker) if time remains for a retry."""
+    """Make one check. If it fails with an error and time remains for a retry, return the error's text."""
     from faust_assigner.deploy.judge import judge
     from faust_assigner.deploy.read import seen
     from faust_assigner.pipeline.failure import verdict

@@ -1,4 +1,4 @@
-"""``faust-assigner doctor``."""
+"""The command ``faust-assigner doctor``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from faust_assigner.doctor.codes import Finding
     from faust_assigner.doctor.result import Result
 
-#: The exit codes: no finding that fails, findings, no check possible.
+#: The exit codes: no findings at the level of ``--fail-on`` or above, such findings, no check possible.
 GOOD, FOUND, NOT_LOOKED = 0, 1, 2
-#: The time between two reads of a group, which reveals workers that replace each other.
+#: Seconds between two reads of a group; a difference reveals workers that replace each other.
 BETWEEN_S = 4.0
 
 
@@ -162,7 +162,7 @@ def _look(
         findings += check_app(facts, deployment, topics)
         unchecked += [f"Topic {name} does not exist yet" for name in sorted(names - topics.keys())]
     named = group_id or (facts.app_id if facts is not None else "")
-    # With -A the grace is checked by the app's settings.
+    # With -A, check_app has already compared the grace with the app's settings.
     grace_s = deployment.grace_s if facts is None else None
     seen = _group(connection, named, workers_at, grace_s, must_exist=group_id is not None)
     return result(

@@ -1,4 +1,4 @@
-"""Errors as one line and an exit code."""
+"""Reports errors as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.wire.documents import printable
 def fail(message: object, code: int) -> NoReturn:
     """Print an error on stderr and exit; the codes are listed in ``pipeline/failure.py``.
 
-    The message may contain names of strangers: of members, or from a ledger.
+    Unprintable characters are replaced, because names of members or from a ledger are untrusted.
     """
     text = "\n".join(printable(line) for line in str(message).splitlines())
     click.echo(f"faust-assigner: {text}", err=True)
@@ -24,7 +24,7 @@ def fail(message: object, code: int) -> NoReturn:
 
 @contextlib.contextmanager
 def quiet_kafka() -> Iterator[None]:
-    """Silence aiokafka's log of failed connections: the command reports them itself."""
+    """Silence aiokafka's log of failed connections, which the command reports itself."""
     logger = logging.getLogger("aiokafka")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -38,7 +38,7 @@ def quiet_kafka() -> Iterator[None]:
 def reported_errors() -> Iterator[None]:
     """Report errors of this package, Spark, Kafka and storage as a line and an exit code, not a traceback.
 
-    A closed standard output (``| head``) is not reported: click ends the command silently.
+    If the standard output is closed (``| head``), no error is reported: click ends the command.
     """
     from faust_assigner.pipeline.failure import verdict
 

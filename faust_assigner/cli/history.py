@@ -1,4 +1,4 @@
-"""``faust-assigner history``."""
+"""The command ``faust-assigner history``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Given(TypedDict):
-    """The options of the history itself, as click passes them."""
+    """The command's options as click passes them, except ``--no-spark``, ``--master`` and ``--json``."""
 
     ledgers: tuple[str, ...]
     out: str
@@ -133,7 +133,7 @@ def _options(given: Given) -> HistoryOptions:
 
 
 def _report(options: HistoryOptions, *, master: str | None) -> Report:
-    """Make the history with Spark at ``master``; None: in this process."""
+    """Compute the history with Spark at ``master``, or in this process if ``master`` is None."""
     from faust_assigner.pipeline.history.job import check, run, run_here, session_for
     from faust_assigner.pipeline.progress import Progress, shown
     from faust_assigner.pipeline.session import release

@@ -1,8 +1,9 @@
-"""The one main of the pipeline, for ``spark-submit`` and ``python -m``:
+"""The main program of all pipeline jobs, for ``spark-submit`` and ``python -m``:
 
     spark-submit --master yarn … faust_assigner/cli/jobs.py history --ledger s3://… --out s3://…
 
-The jobs are the commands themselves, so that they take the same options; only the master is Spark's own.
+The jobs are the commands of ``faust-assigner`` with the same options. The Spark master is that of
+``spark-submit``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ JOBS: Mapping[str, str] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the job that ``arguments`` name first; the exit codes are those of ``failure.py``."""
+    """Run the job named by the first argument; return an exit code of ``pipeline/failure.py``."""
     if not arguments or arguments[0] not in JOBS:
         print(f"usage: jobs.py {{{','.join(JOBS)}}} [options]", file=sys.stderr)
         return USAGE

@@ -47,13 +47,13 @@ REACH_OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 
 def look_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the options that select a group, and reach the group and its workers."""
+    """Add the options that select a group, and the options to connect to it and its workers."""
     group = click.option("--group", "group_id", required=True, metavar="APP", help=GROUP_HELP)
     return group(reach_options(command))
 
 
 def look_or_saved_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add :func:`look_options`, or a file with a saved status; see :func:`check_source`."""
+    """Add the options of :func:`look_options` and ``--from FILE``; :func:`check_source` checks them."""
     saved = click.option(
         "--from",
         "saved",
@@ -66,7 +66,7 @@ def look_or_saved_options(command: Callable[..., object]) -> Callable[..., objec
 
 
 def check_source(saved: Path | None, group_id: str | None, *reach: object) -> None:
-    """Raise a usage error if the options name neither a group nor a file, or both."""
+    """Raise UsageError unless the options name either a group or a file."""
     if saved is None and not group_id:
         raise click.UsageError("give --bootstrap B --group APP, or --from FILE")
     if saved is not None and (group_id or any(reach)):
@@ -76,7 +76,7 @@ def check_source(saved: Path | None, group_id: str | None, *reach: object) -> No
 
 
 def reach_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the options that reach a group and its workers."""
+    """Add the options to connect to a group and its workers."""
     for option in reversed(REACH_OPTIONS):
         command = option(command)
     return command
@@ -90,7 +90,7 @@ def where_of(
     web_port: int,
     deadline: float,
 ) -> Where:
-    """Convert the options; raises ConfigError if they name no brokers."""
+    """Convert the options to a :class:`Where`. Raises ConfigError if they name no brokers."""
     from faust_assigner.settings import schema
     from faust_assigner.settings.table import URLS
     from faust_assigner.status.collect import Where

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Number(click.FloatRange):
-    """A finite number as an option. In click's own range NaN passes every bound."""
+    """An option's finite number in a range. click's own FloatRange accepts NaN within any bounds."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; an error names a value that is not finite or not in the range."""
+        """Return the number. Raises BadParameter if it is not finite or not in the range."""
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -52,14 +52,14 @@ fail_if_empty_option = click.option(
 
 
 def properties(config: str | None) -> dict[str, str]:
-    """Return the properties of ``--config`` and the environment; ConfigError for an unreadable file."""
+    """Return the properties of ``--config`` and the environment. Raises ConfigError for a bad file."""
     from faust_assigner.pipeline.cluster import client_properties
 
     return client_properties(config, os.environ)
 
 
 def cluster(bootstrap: str | None, config: str | None) -> Cluster:
-    """Return the cluster of ``--bootstrap`` and ``--config``; ConfigError if neither names brokers."""
+    """Return the cluster of ``--bootstrap`` and ``--config``. Raises ConfigError without brokers."""
     from faust_assigner.pipeline.cluster import cluster_of
 
     return cluster_of(bootstrap, properties(config))

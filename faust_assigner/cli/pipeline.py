@@ -1,4 +1,4 @@
-"""``faust-assigner pipeline run``: history, weights and snapshots by one file, in one session."""
+"""``faust-assigner pipeline run``: runs the jobs of one configuration file in one Spark session."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import click
 
 from faust_assigner.cli.failure import reported_errors
 
-#: The sections of the file, in the order in which they run, and options that a schedule wants on.
+#: The sections of the file in the order in which they run, with the options that are on by default.
 STEPS: Mapping[str, Mapping[str, Any]] = {
     "history": {"stream": True},
     "weights": {},
     "snapshot": {"previous": True},
 }
 _USAGE = 2
-#: Wrong options, a permanent failure, a missed gate, a temporary failure: the order of exit codes.
+#: The exit codes in order of priority: wrong options, permanent failure, missed gate, temporary failure.
 _WORST_FIRST = (_USAGE, 1, 3, 75)
-#: Of [pipeline]; all others are options of the commands.
+#: The options of the section [pipeline]; the other sections have the options of their commands.
 _SHARED = frozenset({"master", "packages", "no-spark"})
 
 
@@ -82,7 +82,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _entries(told: Mapping[str, Any], no_spark: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each section in order; ``[[snapshot]]`` may be there several times."""
+    """Yield (name, options) of each section, in order; ``[[snapshot]]`` may occur several times."""
     for name, wanted in STEPS.items():
         entries = told.get(name, [])
         for entry in entries if isinstance(entries, list) else [entries]:
@@ -92,7 +92,7 @@ def _entries(told: Mapping[str, Any], no_spark: object) -> Iterator[tuple[str, M
 
 
 def _arguments(name: str, entry: Mapping[str, Any]) -> list[str]:
-    """A section as the arguments of its command."""
+    """Convert a section to the arguments of its command."""
     found: list[str] = []
     for option, value in entry.items():
         for each in value if isinstance(value, list) else [value]:
@@ -113,7 +113,7 @@ def _command(name: str) -> click.Command:
 
 
 def _parsed(path: Path, name: str, arguments: list[str]) -> None:
-    """Raise UsageError for an option that the command does not take."""
+    """Raise UsageError for an option that the command does not have."""
     try:
         _command(name).make_context(name, list(arguments))
     except click.UsageError as error:
@@ -122,7 +122,7 @@ def _parsed(path: Path, name: str, arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def _session(shared: Mapping[str, Any], history: Any) -> Iterator[None]:
-    """One session for all sections, with the settings for ``history``'s format; none with ``no-spark``."""
+    """Hold a Spark session in the block, set up for the formats of ``history``; none with ``no-spark``."""
     if shared.get("no-spark"):
         yield
         return
@@ -141,7 +141,7 @@ def _session(shared: Mapping[str, Any], history: Any) -> Iterator[None]:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    """The exit code of one section; a wrong path or a broker that is away is its own failure."""
+    """Run one section, and return its exit code."""
     click.echo(f"== {name}")
     try:
         _command(name).main(arguments, prog_name=name, standalone_mode=False)

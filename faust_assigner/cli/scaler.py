@@ -1,4 +1,4 @@
-"""``faust-assigner scaler``."""
+"""The command ``faust-assigner scaler``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faust_assigner.scaler.settings import Settings
     from faust_assigner.status.collect import Where
 
-#: Two looks with this distance in seconds show the rate of arrival; workers commit every few seconds.
+#: Seconds between the two looks that measure the rate of arrival; workers commit every few seconds.
 ONCE_APART_S = 6.0
 _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -117,7 +117,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
 
 
 async def _once(where: Where, settings: Settings) -> Recommendation:
-    """Return the recommendation of two looks; a failure of either look is an error."""
+    """Return the recommendation after two looks. Raises the error of a failed look."""
     from faust_assigner.scaler.look import look_of
     from faust_assigner.scaler.memory import Memory
     from faust_assigner.scaler.recommend import recommend

@@ -1,4 +1,4 @@
-"""The output of commands: a terminal with its own width, or a pipe with a fixed width."""
+"""The console for the output of commands, on a terminal or in a pipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 200
 def console(width: int = WIDTH) -> Console:
     """Return rich's console on stdout; ``width`` applies to a pipe, unless COLUMNS is set.
 
-    It prints texts as they are: members choose their names, and brackets in a name are no markup.
+    Rich's markup is off, because members choose their names, which may contain brackets.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""``faust-assigner serve``."""
+"""The command ``faust-assigner serve``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from faust_assigner.cli.failure import fail, reported_errors
 
 
 def _switched(flag: str) -> str:
-    """Describe a switch that is on by default, with the flag that turns the switch off."""
+    """Return click's declaration of a switch that is on by default: ``--x/--no-x``."""
     return f"{flag}/{flag.replace('--', '--no-', 1)}"
 
 
 class _Serve(click.Command):
-    """A command whose options are generated from the service's table on demand."""
+    """A command whose options are made from the service's table of settings when they are needed."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options."""
+        """Return an option for each setting, and the command's other options."""
         from faust_assigner.settings.service import OPTIONS, REPEATED, flag
 
         found: list[click.Parameter] = [

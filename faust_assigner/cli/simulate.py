@@ -1,4 +1,4 @@
-"""``faust-assigner simulate``."""
+"""The command ``faust-assigner simulate``."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:
-    """Parse ``0,1,2`` as numbers; other text is a usage error that names the option."""
+    """Parse ``0,1,2`` as numbers. Raises BadParameter for other text."""
     if not re.fullmatch(r"\d{1,6}(,\d{1,6})*", text) or min(map(int, text.split(","))) < lowest:
         raise click.BadParameter(
             f"{text!r}: expected comma-separated numbers from {lowest} on", param_hint=option
@@ -173,7 +173,7 @@ def _numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:
 
 
 def _range(text: str, option: str, lowest: int) -> tuple[int, int]:
-    """Parse ``3:8`` or ``5`` as (from, to)."""
+    """Parse ``3:8`` or ``5`` as (from, to). Raises BadParameter for other text."""
     low, _, high = text.partition(":")
     if not re.fullmatch(r"\d{1,6}(:\d{1,6})?", text) or not lowest <= int(low) <= int(high or low):
         raise click.BadParameter(f"{text!r}: expected from:to, from {lowest} on", param_hint=option)

@@ -211,7 +211,7 @@ def _logs(
     topics: list[str] | None,
     catalog: Any,
 ) -> Any:
-    """Return the current changelogs by topic of the given cluster; None without a cluster."""
+    """Return topic -> its changelog in the given cluster now; None if no cluster is given."""
     from faust_assigner.snapshots.changelog import UnknownTopicError, look_at
 
     bootstrap, config = bootstrap or context.obj["bootstrap"], config or context.obj["config"]
@@ -222,7 +222,7 @@ def _logs(
     for topic in topics or catalog.topics():
         with contextlib.suppress(
             UnknownTopicError
-        ):  # the app is gone: its snapshots are judged on their own
+        ):  # the topic was deleted: check its snapshots without it
             logs[topic] = look_at(connection, topic)
     return logs
 
@@ -230,7 +230,9 @@ def _logs(
 def _snapshots(
     context: click.Context, folder: str | None, topic: str | None
 ) -> tuple[Any, list[str] | None]:
-    """Return (the catalog, the requested topics), from the subcommand's options or the group's."""
+    """Return (the catalog, the requested topics or None for all).
+    The options of ``snapshot`` itself are used for options that the subcommand was not given.
+    """
     from faust_assigner.errors import ConfigError
     from faust_assigner.snapshots.catalog import Catalog
     from faust_assigner.snapshots.storage import open_storage

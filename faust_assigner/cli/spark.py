@@ -45,7 +45,7 @@ def run_job(
     master: str,
     packages: str,
 ) -> Any:
-    """Run a job and show its progress: in this process, or on ``master`` with a session of its own."""
+    """Run a job and show its progress: in this process, or in a new Spark session on ``master``."""
     from faust_assigner.pipeline.progress import Progress, shown, ui_of
     from faust_assigner.pipeline.session import release, spark_session
 
@@ -62,7 +62,7 @@ def run_job(
 
 
 def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
-    """Print a report, as JSON or by ``show``."""
+    """Print a report as JSON, or call ``show`` with it."""
     if as_json:
         click.echo(json.dumps(report))
     else:

@@ -1,4 +1,4 @@
-"""``faust-assigner status``."""
+"""The command ``faust-assigner status``."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def status(
 def collect_rarely() -> None:
     """Run Python's cycle collector after 100,000 new objects instead of 700.
 
-    The report of a large group has hundreds of thousands of objects without a cycle; with the default
-    the collector would take half of the time of a report.
+    The report of a large group has hundreds of thousands of objects without cycles. With the default
+    threshold, the collector takes half of the time of a report.
     """
     gc.set_threshold(100_000)
 
@@ -104,7 +104,7 @@ def _show(report: Report, with_partitions: bool, as_json: bool) -> None:
 
 
 def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
-    """Show the newest look of the file; as text with its time."""
+    """Show the newest status in the file; text output begins with its time."""
     from faust_assigner.status.saved import read_saved
 
     report = read_saved(saved).last
@@ -117,7 +117,7 @@ def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
 
 
 async def _watch(where: Where, every: float, with_partitions: bool, as_json: bool) -> None:
-    """Repeat the report; a failed look is reported and the loop continues."""
+    """Show the status every ``every`` seconds; print the error of a failed look and continue."""
     from faust_assigner.status.collect import Looks
 
     screen = console()

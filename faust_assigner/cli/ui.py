@@ -1,4 +1,4 @@
-"""``faust-assigner ui``."""
+"""The command ``faust-assigner ui``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``faust-assigner weights``."""
+"""The command ``faust-assigner weights``."""
 
 from __future__ import annotations
 

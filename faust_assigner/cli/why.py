@@ -1,4 +1,4 @@
-"""``faust-assigner why``."""
+"""The command ``faust-assigner why``."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def why(
 
 
 async def _told(where: Where) -> list[bytes]:
-    """Return the ledger lines from the group's workers; missing ledgers are reported."""
+    """Return the ledger lines of the group's workers; print a line for each missing ledger."""
     from faust_assigner.status.collect import Looks
 
     async with Looks(where, time.time) as looks:
@@ -117,7 +117,9 @@ def _topic(source: TopicSource, group_id: str | None) -> list[bytes]:
 
 
 def _moment(text: str, now: datetime) -> float:
-    """Return seconds since 1970. A time of day means the last such time before ``now``."""
+    """Parse a time, and return it in seconds since 1970.
+    A time of day means the last such time before ``now``. Raises BadParameter.
+    """
     try:
         if "T" in text or "-" in text:
             found = datetime.fromisoformat(text)

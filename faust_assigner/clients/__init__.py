@@ -1,4 +1,4 @@
-"""This package's planner as an assignor for plain aiokafka consumers, without Faust.
+"""Assignors for plain aiokafka consumers, without Faust, which use this package's planner.
 
 consumer = AIOKafkaConsumer("orders", "payments", group_id="shop",
                             partition_assignment_strategy=(CoPartitionedAssignor(),))

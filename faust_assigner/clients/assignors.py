@@ -1,7 +1,8 @@
-"""Assignors for aiokafka's consumer, called for metadata at each join and, on the leader, to assign.
+"""Assignors for aiokafka's consumer.
 
-Each consumer needs its own instance, which remembers the consumer's partitions. Bad data from a member
-never stops a round: unreadable user_data counts as empty, is logged, and is counted in ``refused``.
+aiokafka calls an assignor for the metadata of each join and, on the leader, for the assignment. Each
+consumer needs its own instance, which remembers the consumer's partitions. Bad data from a member never
+stops a round: unreadable user_data counts as empty, is logged, and is counted in ``refused``.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from faust_assigner.planner import plan
 logger = logging.getLogger(__name__)
 #: Topic -> its ascending partitions.
 Numbers: TypeAlias = Mapping[str, Sequence[int]]
-PROTOCOL_VERSION = 0  # of Kafka's envelope around the user_data
+PROTOCOL_VERSION = 0  # the version of Kafka's structure that contains the user_data
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assigned:
-    """One member's partitions; ``spare`` are the partitions whose first copy is on another member."""
+    """One member's partitions; ``spare`` are those of which another member has the first copy."""
 
     active: Numbers
     spare: Numbers
@@ -47,7 +48,7 @@ class Assigned:
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """One member as the leader sees it: its subscription and its user_data."""
+    """One member's subscription and user_data, as the leader received them."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -67,10 +68,10 @@ class Joined:
 
 
 class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """The common part of these assignors: user_data and answers. Subclasses set ``name`` and ``place``.
+    """The base class of these assignors, which handles user_data; subclasses set ``name`` and ``place``.
 
-    ``capacity`` scales this consumer's share. Members form a group only if they offer the same name;
-    a change of the name's meaning requires a new name.
+    ``capacity`` scales this consumer's share. Members form a group only if they offer the same name.
+    An assignor that assigns differently therefore needs a new name.
     """
 
     name = "planned"
@@ -81,7 +82,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self.refused = 0
         decode_user_data(
             encode_user_data(self._user_data)
-        )  # refuses immediately, instead of on the leader
+        )  # reports an invalid capacity here, not later on the leader
 
     # -- aiokafka's side ----------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """Assign on the leader: an answer for every member. Cost: the cost of :func:`faust_assigner.plan`."""
+        """Return the assignment of every member, as the leader. Cost: that of :func:`faust_assigner.plan`."""
         joined = [self._read(member_id, members[member_id]) for member_id in sorted(members)]
         topics = sorted({topic for one in joined for topic in one.topics})
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
@@ -130,7 +131,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def place(
         self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
     ) -> dict[str, Assigned]:
-        """Return member id -> its partitions; ``joined`` by member id, ``partitions`` topic -> count."""
+        """Return member id -> its partitions. ``joined`` is sorted by id; ``partitions``: topic -> count."""
         together = self.co_partitioned(partitions)
         made = plan([one.member for one in joined], partitions, co_partitioned=together)
         return {
@@ -138,7 +139,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         }
 
     def co_partitioned(self, partitions: Mapping[str, int]) -> Collection[Collection[str]] | None:
-        """Return the sets of topics whose equal numbers share a consumer; None: wherever possible."""
+        """Return the sets of co-partitioned topics. None: all with equal counts and subscribers."""
         return ()
 
     def _read(self, member_id: str, told: ConsumerProtocolMemberMetadata) -> Joined:
@@ -165,17 +166,17 @@ def _answer(number: int, given: Assigned) -> ConsumerProtocolMemberAssignment:
 
 
 class StickyAssignor(PlannedAssignor):
-    """Balanced and sticky, exactly (KIP-54): loads differ by at most 1, with the fewest possible moves."""
+    """The exact form of KIP-54: loads differ by at most 1, with the fewest possible moves."""
 
     name = "exact-sticky"
 
 
 class CoPartitionedAssignor(PlannedAssignor):
-    """Sticky, with equal partition numbers of co-partitioned topics on one consumer, as joins require.
+    """Keeps equal partition numbers of co-partitioned topics on one consumer, as joins require.
 
-    Without arguments, topics with equal partition counts and equal subscribers are co-partitioned. With
-    arguments, only the named topics: ``CoPartitionedAssignor(("orders", "payments"))``. All members must name
-    the same sets.
+    It is sticky. Without arguments, topics with equal partition counts and equal subscribers are
+    co-partitioned. With arguments, only the given topics are co-partitioned:
+    ``CoPartitionedAssignor(("orders", "payments"))``. All members must give the same sets.
     """
 
     name = "co-partitioned"
@@ -185,5 +186,5 @@ class CoPartitionedAssignor(PlannedAssignor):
         self._together = [frozenset(topics) for topics in together] or None
 
     def co_partitioned(self, partitions: Mapping[str, int]) -> Collection[Collection[str]] | None:
-        """Return the named sets, or None."""
+        """Return the sets of the constructor's arguments, or None."""
         return self._together

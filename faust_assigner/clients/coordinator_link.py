@@ -1,4 +1,4 @@
-"""A connection to a group's coordinator over aiokafka, which is looked up again after each loss."""
+"""A connection to a group's coordinator over aiokafka; the coordinator is looked up again after errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafka import errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 
 logger = logging.getLogger(__name__)
-#: The time limit to find the coordinator and to connect; after the limit the search starts again.
+#: Seconds to find the coordinator and to connect to it; after this time the search starts again.
 FIND_S: Final = 10.0
 
 
@@ -44,7 +44,7 @@ class CoordinatorLink:
         self._node = None
 
     def hang_up(self) -> None:
-        """Close all connections, because open connections may be dead; the next request opens new ones.
+        """Close all connections, which may be dead; the next request opens new connections.
 
         TCP reports a dead host, or a path that drops packets, only after a quarter of an hour.
         """
@@ -52,7 +52,7 @@ class CoordinatorLink:
             connection.close()
 
     async def send(self, request: Any) -> Any:
-        """Return the coordinator's answer. Raises ``KafkaError`` on failure; the next call looks up again."""
+        """Send a request to the coordinator, and return the answer. Raises ``KafkaError`` on failure."""
         try:
             return await self._client.send(
                 await self._coordinator(), request, group=ConnectionGroup.COORDINATION

@@ -23,12 +23,13 @@ from faust_assigner.errors import FaustAssignerError
 
 logger = logging.getLogger(__name__)
 
-#: The first byte of each state: an assignment follows, or the reason of a failure.
+#: The first byte of each member's state: after ``GIVEN`` an assignment follows, after ``FAILED`` the
+#: reason why the leader could not assign.
 GIVEN, FAILED = b"\x00", b"\x01"
 LONGEST_REASON: Final = 1_000
 MAX_BACKOFF_S: Final = 30.0
 GOODBYE_S: Final = 5.0
-#: Errors that a retry cannot cure.
+#: Errors that a retry does not resolve.
 FATAL: Final = frozenset(
     {
         Code.INCONSISTENT_GROUP_PROTOCOL,
@@ -38,9 +39,10 @@ FATAL: Final = frozenset(
         30,
     }
 )  # 30: not authorized
-#: The group no longer has this member or its generation.
+#: Errors after which the member must join again: the group no longer has it or its generation.
 GONE: Final = frozenset({Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION})
-#: A different node may be the coordinator; 14: still loading.
+#: Errors after which the coordinator is looked up again, because it may be a different node (14: the
+#: coordinator still loads the group).
 MOVED: Final = frozenset({14, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})
 #: Expected errors of a join. Other errors are logged as warnings and retried with growing delays.
 _USUAL: Final = GONE | MOVED | {Code.REBALANCE_IN_PROGRESS}
@@ -52,7 +54,7 @@ class GroupRefused(FaustAssignerError):
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """The result of a round for this member. ``state`` holds the bytes from the leader."""
+    """The result of a round for this member. ``state`` are the bytes from the leader."""
 
     member_id: str
     generation: int
@@ -72,7 +74,9 @@ class Strategy(Protocol):
         """Return this member's metadata for the leader; called at each join."""
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Assign on the leader: member id -> metadata to id -> state; every member gets a raised error."""
+        """As the leader, map member id -> metadata to member id -> state.
+        If this method raises, :meth:`Work.on_failed` is called on every member with the error.
+        """
 
 
 class Exchange:
@@ -101,7 +105,7 @@ class Exchange:
             **connection,
         }
         self.member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
-        self._odd = 0  # consecutive answers without a decision
+        self._odd = 0  # the number of unexpected errors in a row, for the delay
 
     async def start(self) -> None:
         """Connect to the cluster."""
@@ -120,11 +124,11 @@ class Exchange:
 
     @property
     def next_join_s(self) -> float:
-        """The delay after the last join, if it must be retried."""
+        """The delay in seconds before the next join, after a join that must be retried."""
         return self.backoff_s(self._odd)
 
     async def join(self) -> Share | None:
-        """Run one round; None if the round must be retried."""
+        """Run one round (JoinGroup and SyncGroup); return None if the round must be retried."""
         offers = [(name, strategy.metadata()) for name, strategy in self._strategies.items()]
         answer = await self._link.send(
             JoinGroupRequest(
@@ -170,7 +174,7 @@ class Exchange:
             given = self._strategies[answer.group_protocol].assign(members)
             return [(member_id, GIVEN + given.get(member_id, b"")) for member_id in members]
         except Exception as problem:
-            # The strategy is user code: all members get the reason of the failure.
+            # The strategy is user code and may raise: send the reason of the failure to all members.
             logger.exception(
                 "Group %s: could not assign the work of protocol %r",
                 self._group_id,
@@ -197,12 +201,12 @@ class Exchange:
             )
 
     def refuse_fatal(self, code: int | None) -> None:
-        """Raise :class:`GroupRefused` for an error that a retry cannot cure."""
+        """Raise :class:`GroupRefused` for an error that a retry does not resolve."""
         if code in FATAL:
             raise GroupRefused(f"group {self._group_id}: the coordinator answers {name_of(code)}")
 
     async def beat(self, share: Share, timeout_s: float) -> int | None:
-        """Send a heartbeat; return the coordinator's error code, or None without an answer in time."""
+        """Send a heartbeat; return the coordinator's error code, or None if it does not answer in time."""
         request = HeartbeatRequest(self._group_id, share.generation, share.member_id)
         try:
             answer = await asyncio.wait_for(self._link.send(request), timeout_s)
@@ -217,7 +221,7 @@ class Exchange:
         return int(answer.error_code)
 
     async def leave(self) -> None:
-        """Send LeaveGroup on a new connection: a parked join may block the old connection."""
+        """Send LeaveGroup on a new connection, because a waiting join may block the old connection."""
         member_id, self.member_id = self.member_id, JoinGroupRequest.UNKNOWN_MEMBER_ID
         if member_id and self._instance_id is None:
             self._link.hang_up()
@@ -227,7 +231,7 @@ class Exchange:
 
 
 def name_of(code: int | None) -> str:
-    """Return the name of an error code; None stands for no answer."""
+    """Return the name of an error code, or "no answer" for None."""
     if code is None:
         return "no answer"
     return Code(code).name if code in set(Code) else f"error {code}"

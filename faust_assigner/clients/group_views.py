@@ -1,4 +1,4 @@
-"""A consumer group as its coordinator describes it: the group, its members and its partitions."""
+"""The values that describe a consumer group, its members and its partitions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 Owned = frozenset[tuple[str, int]]
-#: Of a group: the protocol of KIP-848; as a protocol type: a group of consumers.
+#: As a group's type: KIP-848. As a classic group's protocol type: the members are consumers.
 CONSUMER_TYPE = "consumer"
 FAUST = frozenset({EAGER, COOPERATIVE})  # protocols whose members keep standbys
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedGroup:
-    """A line of the list. ``group_type`` and ``state`` are empty if the cluster is too old to report them."""
+    """A group in the list. Old clusters do not report ``group_type`` and ``state``: these are "" then."""
 
     group_id: str
     group_type: str
@@ -30,12 +30,12 @@ class ListedGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupMemberView:
-    """One member. ``epoch`` is None in a classic group. ``pending`` partitions will be assigned, ``revoking``
-    ones will be revoked.
+    """One group member. ``epoch`` is None in a classic group. ``pending`` are partitions that it will get,
+    ``revoking`` those that it will lose.
 
     ``standbys`` are partitions of other members whose table rows this Faust worker copies.
 
-    ``shares`` are the bytes of an assignment that is not a list of partitions, else None.
+    ``shares`` is the size in bytes of an assignment that is not a list of partitions, else None.
     """
 
     member_id: str
@@ -66,7 +66,7 @@ class PartitionView:
 
     @property
     def lag(self) -> int | None:
-        """Records after the committed offset; if committed records were deleted, all remaining records."""
+        """The number of records after the committed offset; None without a committed offset."""
         return None if self.committed is None else max(self.end - self.committed, 0)
 
 
@@ -121,7 +121,7 @@ def classic_member(member: Any, protocol_type: str, protocol: str) -> GroupMembe
             given = frozenset((tp.topic, tp.partition) for tp in decoded.partitions())
             standbys = _standbys(given, decoded.user_data) if protocol in FAUST else frozenset()
             owned = given - standbys
-        except Exception:  # foreign bytes: only their size is shown
+        except Exception:  # not an assignment of consumers: show only its size
             shares = len(share)
     return GroupMemberView(
         member_id=member.member_id,
@@ -136,17 +136,17 @@ def classic_member(member: Any, protocol_type: str, protocol: str) -> GroupMembe
 
 
 def _standbys(given: Owned, user_data: bytes) -> Owned:
-    """Return the standby partitions of a Faust worker; empty if its answer is unreadable.
+    """Return the standby partitions of a Faust worker; empty if its user data is unreadable.
 
-    Faust assigns both kinds alike and names the active ones in the answer's user data. A global table's
-    changelog is active on every worker; the answer names the writers of its partitions.
+    Faust's assignments contain actives and standbys; only the user data marks the actives. A global table's
+    changelog is active on every worker; our user data lists the partitions that the worker itself writes.
     """
     try:
         answer = decode_answer(user_data)
     except MetadataRefused:
         return frozenset()
     if not answer.actives and not answer.standbys:
-        return frozenset()  # a different kind of answer
+        return frozenset()  # the user data is not from a Faust leader
     ours = answer.generation >= 0
 
     def is_active(topic: str, number: int) -> bool:
@@ -159,7 +159,7 @@ def _standbys(given: Owned, user_data: bytes) -> Owned:
 
 
 def as_ranges(owned: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Yield ``orders 0-3,7`` for each topic, by name.
+    """Yield a text such as ``orders 0-3,7`` for each topic, by name.
 
     >>> list(as_ranges({("orders", 0), ("orders", 1), ("orders", 3)}))
     ['orders 0-1,3']

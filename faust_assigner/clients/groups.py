@@ -1,4 +1,4 @@
-"""A cluster's groups of both protocols, read from any Kafka or from the embedded broker."""
+"""Reads a cluster's groups of both protocols, from Apache Kafka or from the embedded broker."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from faust_assigner.clients.kio_request import KioRequest
 from faust_assigner.errors import FaustAssignerError, TryAgain
 
 _LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS, _LEAVE = 16, 15, 69, 9, 13
-RETIRED = "retired by faust-assigner groups retire"  # the reason (KIP-800), in the broker's log
-_NOT_FOUND = 69  # also the answer for a group of the other protocol
-_TRY_AGAIN = frozenset({14, 15, 16})  # loading, not available, not the coordinator
+RETIRED = "retired by faust-assigner groups retire"  # the reason (KIP-800) that the broker logs
+_NOT_FOUND = 69  # the error for an unknown group, and for a group of the other protocol
+_TRY_AGAIN = frozenset({14, 15, 16})  # errors: loading, not available, not the coordinator
 
 
 class GroupNotFound(FaustAssignerError):
@@ -40,8 +40,8 @@ class NoBrokerAnswers(TryAgain):
 
 
 async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
-    """Return a client that the caller closes. ``connection`` are aiokafka's keywords; may raise
-    :class:`NoBrokerAnswers`."""
+    """Return a connected client, which the caller must close. ``connection`` are aiokafka's keywords.
+    Raises :class:`NoBrokerAnswers`."""
     client = AIOKafkaClient(**connection)
     try:
         await client.bootstrap()
@@ -57,7 +57,7 @@ async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
 
 @asynccontextmanager
 async def client_of(connection: Mapping[str, object]) -> Any:
-    """Provide the client of :func:`connected` for a ``with`` block."""
+    """Provide the client of :func:`connected` for a ``with`` block, and close it afterwards."""
     client = await connected(connection)
     try:
         yield client
@@ -116,7 +116,7 @@ async def describe_group(connection: Mapping[str, object], group_id: str) -> Gro
 async def retire(
     connection: Mapping[str, object], group_id: str, instance_ids: Sequence[str]
 ) -> Mapping[str, str]:
-    """Remove static members from a group (KIP-345); return errors by instance id, "" for a removed member.
+    """Remove static members from a group (KIP-345); return instance id -> error, "" for a removed member.
 
     A member whose process still runs joins again. Raises :class:`TryAgain` while the coordinator loads,
     :class:`NoBrokerAnswers`, and :class:`FaustAssignerError` for a refused request.
@@ -172,7 +172,7 @@ async def _consumer_group(
 
 
 async def described(client: AIOKafkaClient, node: int, group_id: str) -> Any:
-    """Describe a classic group in Kafka's terms; an unknown group has no members."""
+    """Return kio's description of a classic group; for an unknown group, it has no members."""
     answer = await client.send(
         node,
         KioRequest(_DESCRIBE_CLASSIC, 5, groups=(group_id,), include_authorized_operations=False),
@@ -237,7 +237,7 @@ async def _partitions(
 async def _end_offsets(
     connection: Mapping[str, object], wanted: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """Return the end offset of each log; deleted topics are left out."""
+    """Return the end offset of each partition; partitions of deleted topics are left out."""
     if not wanted:
         return {}
     consumer = AIOKafkaConsumer(**connection)

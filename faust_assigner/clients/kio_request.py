@@ -1,4 +1,4 @@
-"""Requests of Kafka's protocol over aiokafka's connections: messages by kio, TLS and SASL by aiokafka."""
+"""Sends kio's messages of Kafka's protocol over aiokafka's connections, which provide TLS and SASL."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from aiokafka.protocol.api import (
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-#: The first flexible version of each API has the oldest header with tags; kio knows this version.
+#: The version of the request header from which on it has tagged fields (KIP-482).
 _FLEXIBLE_HEADER = 2
 
 
 class KioRequest:
-    """A request in the highest version that both sides support; fields outside the version are left out.
+    """A request in the highest version that both sides support, in place of aiokafka's ``Request``.
 
-    Replaces aiokafka's ``Request``. Raises ``IncompatibleBrokerVersion`` if there is no common
-    version of at least ``at_least``.
+    Fields that this version does not have are left out. :meth:`prepare` raises
+    ``IncompatibleBrokerVersion`` if there is no common version from ``at_least`` to ``newest``.
     """
 
     def __init__(self, api_key: int, newest: int, at_least: int = 0, /, **fields: object) -> None:
@@ -56,12 +56,12 @@ class _Prepared:
         self._flexible_answer = self.RESPONSE_TYPE.schema.__header_schema__.__version__ >= 1
 
     def build_request_header(self, correlation_id: int, client_id: str) -> Any:
-        """Return header 1, or 2 with tags."""
+        """Return the request header: version 2 for a message with tagged fields, else version 1."""
         header = RequestHeader_v2 if self._flexible_request else RequestHeader_v1
         return header(self, correlation_id=correlation_id, client_id=client_id)
 
     def parse_response_header(self, data: Any) -> Any:
-        """Parse header 0, or 1 with tags."""
+        """Parse the response header: version 1 for a message with tagged fields, else version 0."""
         return (ResponseHeader_v1 if self._flexible_answer else ResponseHeader_v0).decode(data)
 
     def encode(self) -> bytes:

@@ -1,7 +1,7 @@
-"""A group member that need not consume topics: join, sync, heartbeat, leave, and the leader's assignment.
+"""A member of a Kafka group that distributes any kind of work, not only partitions of topics.
 
 Kafka's classic group protocol separates membership from assignment: any ``protocol_type`` may use the
-protocol to elect a leader and to distribute work. A :class:`Strategy` provides this member's metadata and,
+protocol to elect a leader and to distribute work. A :class:`Strategy` returns this member's metadata and,
 on the leader, the assignment of all members; :class:`Work` receives the result.
 
     async with GroupMember("pool", protocol_type="jobs", strategies=[mine], work=work,
@@ -40,31 +40,31 @@ logger = logging.getLogger(__name__)
 
 
 class NotInGroup(FaustAssignerError):
-    """The coordinator does not know this member's generation, or no longer."""
+    """The member is not in the group, or its generation has ended."""
 
 
 class Work(Protocol):
-    """A member's processing of its share."""
+    """The app's callbacks for this member's share of the work."""
 
     async def on_assigned(self, share: Share) -> None:
-        """Start the work; heartbeats continue meanwhile. An earlier next round cancels the call and waits.
+        """Start the work. Heartbeats continue during this call; the next round cancels an unfinished call.
 
         An exception ends the member: the share is given up, the member leaves the group, and
         :meth:`GroupMember.wait` raises the exception.
         """
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
-        """End the work; the next round waits. ``lost``: another member may own the share, touch no data."""
+        """End the work before the next round. ``lost``: write nothing, another member may own the share."""
 
     async def on_failed(self, reason: str) -> None:
-        """Handle a failed assignment by the leader; the member requests another round after a delay."""
+        """Handle a failed assignment of the leader; after a delay, the member requests another round."""
 
 
 class GroupMember:
     """One member. Times are in seconds. ``connection`` are aiokafka's keywords.
 
-    Without an answer from the coordinator for ``session_timeout_s`` the share counts as lost: by then the
-    group may have assigned it to another member. The time starts with the last answered request.
+    If the coordinator does not answer for ``session_timeout_s``, the share counts as lost: by then the group
+    may have assigned it to another member. The time counts from the last answered request.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class GroupMember:
         )
         self._share: Share | None = None
         self._rejoin = asyncio.Event()
-        self._running: asyncio.Task[None] | None = None  # the task of on_assigned
+        self._running: asyncio.Task[None] | None = None  # runs work.on_assigned()
         self._ending: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -140,7 +140,7 @@ class GroupMember:
             await self._exchange.close()
 
     def rejoin(self) -> None:
-        """Request a round because the result of :meth:`Strategy.metadata` has changed."""
+        """Request a new round, for example after a change of the result of :meth:`Strategy.metadata`."""
         self._rejoin.set()
 
     async def check(self) -> None:
@@ -178,7 +178,7 @@ class GroupMember:
             except KafkaError as problem:
                 self._exchange.refuse_fatal(
                     getattr(problem, "errno", None)
-                )  # a lost connection has none
+                )  # the error of a lost connection has no errno
                 logger.info(
                     "Group %s: could not join, trying again: %s",
                     self.group_id,
@@ -199,7 +199,7 @@ class GroupMember:
                 await self._let_go(lost=await self._watch(self._share))
 
     async def _watch(self, share: Share, *, for_s: float = math.inf) -> bool:
-        """Send heartbeats until the generation or ``for_s`` ends; return whether the share was lost."""
+        """Send heartbeats until the generation or ``for_s`` seconds end; return whether the share is lost."""
         clock = asyncio.get_running_loop().time
         until, lost_at = clock() + for_s, clock() + self._session_s
         while clock() < until and not self._rejoin.is_set():
@@ -223,7 +223,7 @@ class GroupMember:
                 if code in FATAL:
                     await self._let_go(lost=True)
                 self._exchange.refuse_fatal(code)
-                return True  # the next join gets a valid id: a static member may have been replaced
+                return True  # the next join gets a new member id if the old id is invalid
         return False
 
     async def _let_go(self, *, lost: bool) -> None:
@@ -233,7 +233,7 @@ class GroupMember:
         ending = self._ending
         if ending is not None:
             try:
-                await asyncio.shield(ending)  # a concurrent stop waits for the same end
+                await asyncio.shield(ending)  # a concurrent stop() waits for the same task
             finally:
                 if ending.done():
                     self._ending = None
@@ -258,7 +258,7 @@ class GroupMember:
             await asyncio.wait([beats])
 
     async def _beat_on(self, share: Share) -> None:
-        """Send heartbeats until the coordinator no longer knows this member."""
+        """Send heartbeats until the coordinator has removed this member."""
         code: int | None = None
         while code not in GONE:
             await asyncio.sleep(self._interval_s)
@@ -270,7 +270,7 @@ async def _ended(work: asyncio.Task[None]) -> None:
 
 
 def _raise_failure(work: asyncio.Task[None] | None) -> None:
-    """Raise the error of the work, or RuntimeError if other code cancelled the work."""
+    """Raise the error of on_assigned, or RuntimeError if the app's own code cancelled it."""
     if work is None or not work.done():
         return
     if work.cancelled():

@@ -1,4 +1,4 @@
-"""Assignors with preferences: members get the partitions that match their labels, if balance allows."""
+"""Assignors with preferences: each member gets partitions that match its labels, if balance allows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ByTopic: TypeAlias = Mapping[str, frozenset[int]]
 
 
 class MetadataAssignor(PlannedAssignor):
-    """Balance first; then as many partitions as possible on members that prefer them; then stickiness.
+    """Balances first; then places as many partitions as possible on members that prefer them.
 
-    ``labels`` are this consumer's facts. Subclasses implement :meth:`liked`, the preferred partitions of a
-    member with given labels. A partition without a preferring member, or on a preferring member, stays on
-    its owner if balance allows.
+    ``labels`` describe this consumer. Subclasses implement :meth:`liked`, which returns the preferred
+    partitions of a member with given labels. A partition stays on its owner, if balance allows, when its
+    owner or no member prefers it.
     """
 
     name = "metadata"
@@ -43,7 +43,9 @@ class MetadataAssignor(PlannedAssignor):
     def place(
         self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
     ) -> dict[str, Assigned]:
-        """Return member id -> its partitions; the planner gets preferences as copies of movable state."""
+        """Return member id -> its partitions.
+        The planner prefers members with a copy of a task's state, so preferences are passed as copies.
+        """
         likes = {
             facts: {
                 topic: frozenset(self.liked(dict(facts), topic, cluster)) for topic in partitions
@@ -59,7 +61,8 @@ class MetadataAssignor(PlannedAssignor):
         members = [_claiming_preferred(one, likes[_facts(one)], wanted) for one in joined]
         shares = _shares(members, partitions)
         liked = {one.member_id: likes[_facts(one)] for one in joined}
-        # A partition without preferences may occupy the place of a preferred partition.
+        # A partition that no member prefers may take the place of a preferred partition. So plan again
+        # without the claims on such partitions, and use the second plan if it meets more preferences.
         homes = _shares([_only_preferred(one) for one in members], partitions)
         if _number_liked(homes, liked) > _number_liked(shares, liked):
             shares = _shares(
@@ -71,12 +74,12 @@ class MetadataAssignor(PlannedAssignor):
 
 
 def _facts(one: Joined) -> tuple[tuple[str, str], ...]:
-    """Return labels as a key: members with equal labels share the result of ``liked``."""
+    """Return a member's labels as a dictionary key, so that ``liked`` is called once for equal labels."""
     return tuple(sorted(one.data.labels.items()))
 
 
 def _claiming_preferred(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
-    """Claim only partitions that the member prefers or no member prefers; the rest may move."""
+    """Return the member with claims only on partitions that it prefers, or that no member prefers."""
     kept = {
         topic: [n for n in numbers if n in liked[topic] or n not in wanted[topic]]
         for topic, numbers in one.data.active.items()
@@ -90,14 +93,16 @@ def _claiming_preferred(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Membe
 
 
 def _only_preferred(member: Member) -> Member:
-    """Claim only preferred partitions."""
+    """Return the member with claims only on partitions that it prefers."""
     liked = member.standbys
     kept = {t: [n for n in ns if n in liked.get(t, ())] for t, ns in member.actives.items()}
     return replace(member, actives=kept)
 
 
 def _claiming_home(member: Member, home: Mapping[str, Sequence[int]]) -> Member:
-    """Claim the preferred partitions of ``home``, and further partitions up to the room of ``home``."""
+    """Return the member with claims on the preferred partitions of ``home``.
+    For each topic it also keeps as many claims on other partitions as ``home`` has other partitions.
+    """
     claimed: dict[str, list[int]] = {}
     for topic, numbers in home.items():
         liked = member.standbys.get(topic, ())
@@ -110,7 +115,7 @@ def _claiming_home(member: Member, home: Mapping[str, Sequence[int]]) -> Member:
 def _shares(
     members: Sequence[Member], partitions: Mapping[str, int]
 ) -> dict[str, dict[str, list[int]]]:
-    """Return member id -> topic -> its planned partitions."""
+    """Return member id -> topic -> the partitions that the planner assigns to the member."""
     made = plan(members, partitions, changelogs=partitions, co_partitioned=())
     given: dict[str, dict[str, list[int]]] = {one.member_id: {} for one in members}
     for group, owners in zip(made.groups, made.target, strict=True):
@@ -132,10 +137,10 @@ def _number_liked(
 
 
 class RackAwareAssignor(MetadataAssignor):
-    """Partitions whose leader is in this consumer's rack, as many as balance allows.
+    """Prefers partitions whose leader is in this consumer's rack, so that less traffic crosses racks.
 
-    ``rack_id`` is compared with the brokers' ``broker.rack``: less traffic crosses racks. aiokafka
-    fetches from leaders only.
+    ``rack_id`` is compared with the brokers' ``broker.rack``. Leaders count, because aiokafka fetches
+    from leaders only.
     """
 
     name = "rack-aware"

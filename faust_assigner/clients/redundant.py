@@ -13,10 +13,10 @@ _Copies = dict[str, set[tuple[str, int]]]
 
 
 class RedundantAssignor(PlannedAssignor):
-    """Every partition to ``copies`` members, or to all in a smaller group; sticky; spread over members.
+    """Assigns every partition to ``copies`` members, or to all of a smaller group, with few moves.
 
-    With equal subscriptions and capacities, member loads differ by at most 1. Members of a
-    group commit to the same offsets: such members store their own offsets beside their results.
+    With equal subscriptions and capacities, member loads differ by at most 1. All members of a group share
+    one committed offset per partition, so such members must store their own offsets with their results.
     """
 
     def __init__(self, copies: int, *, capacity: float = 1.0) -> None:
@@ -49,10 +49,11 @@ class RedundantAssignor(PlannedAssignor):
 
 
 def _even_out(joined: Sequence[Joined], active: _Copies, spare: _Copies) -> None:
-    """Even out the sum of first and spare copies, which are even separately but may differ by 2 together.
+    """Move spare copies until the members' sums of first and spare copies are even.
 
-    A spare moves from a member with at least 2 more than another member, relative to capacity; spares
-    without a cost come first. Each step lowers the sum of squared loads, so the loop ends.
+    The planner evens out first and spare copies separately, so that two sums may differ by 2. A spare moves
+    if the receiver's new load is below the sender's old load, relative to their capacities. Spares that the
+    sender does not hold yet move first. Each move lowers the sum of squared loads, so the loop ends.
     """
     capacity = {one.member_id: one.data.capacity for one in joined}
     held = {

@@ -1,4 +1,4 @@
-"""The workers of a Faust app that force eager rebalances, and the next rolling restart to make."""
+"""Finds the workers of a Faust app that force eager rebalances, and advises the next rolling restart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from faust_assigner.clients.groups import GroupNotFound, client_of, described
 from faust_assigner.wire import join
 
-#: The kinds of members: cooperative, eager by setting, stock Faust, or no Faust worker.
+#: The kinds of members: cooperative, eager, a worker with Faust's own assignor (stock), or not Faust.
 COOPERATIVE, EAGER, STOCK, STRANGER = "cooperative", "eager", "stock", "not Faust"
 #: The recommended rolling restart by kind, or None.
 NEXT = {
@@ -22,7 +22,7 @@ NEXT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A member of the group, and its kind by the metadata of its last JoinGroup."""
+    """A member of the group; ``kind`` follows from the metadata of its last JoinGroup."""
 
     member_id: str
     client_id: str
@@ -39,7 +39,7 @@ class Rolls:
 
     @property
     def advice(self) -> Sequence[str]:
-        """Return the next steps, a line per kind of worker; upgrades first, then the way back."""
+        """Return a line of advice for each kind of worker, then one about the return to stock Faust."""
         kinds = {
             kind: sum(worker.kind == kind for worker in self.workers)
             for kind in (COOPERATIVE, EAGER, STOCK, STRANGER)
@@ -60,7 +60,7 @@ class Rolls:
 
 
 async def rolls(connection: Mapping[str, object], group_id: str) -> Rolls:
-    """Describe a classic group; raises as :func:`~faust_assigner.clients.groups.describe_group` does."""
+    """Return a classic group's workers. Raises as :func:`~faust_assigner.clients.groups.describe_group`."""
     async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
         group = await described(client, node, group_id)
@@ -81,11 +81,11 @@ async def rolls(connection: Mapping[str, object], group_id: str) -> Rolls:
 
 
 def kind_of(metadata: bytes) -> str:
-    """Return the kind by a member's own metadata, which is untrusted."""
+    """Return a member's kind from its metadata, which is untrusted."""
     try:
         said = ConsumerProtocolMemberMetadata.decode(metadata)
         data = join.decode_join(said.user_data, said.subscription)
-    except Exception:  # refused, or not a consumer's metadata
+    except Exception:  # the metadata is not a consumer's, or was refused
         return STRANGER
     if not data.is_ours:
         return STOCK

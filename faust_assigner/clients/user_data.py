@@ -1,8 +1,8 @@
 """The user_data that these consumers exchange: JSON, versioned, bounded and untrusted.
 
-A member reports its partitions and the round of their assignment. The leader's answer has the round and
-the spare copies among the partitions. The leaders count the rounds, because aiokafka gives its assignors
-no generation: each answer has the highest reported round + 1.
+A member reports its partitions and the round in which they were assigned. The leader's answer contains the
+round and marks the spare copies. The leaders number the rounds themselves, because aiokafka passes no
+generation to its assignors: the next round is the highest reported round + 1.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from faust_assigner.wire.bounded import LARGEST_INT, NAME_CHARS, TOPICS, read_js
 VERSION: Final = 1
 SMALLEST_CAPACITY: Final = 1e-6
 LARGEST_CAPACITY: Final = 1e6
-#: The maximum round; a higher round would be unreadable.
+#: The maximum round, because a decoder refuses a higher number.
 LAST_ROUND: Final = LARGEST_INT - 1
-#: The limits of a member's labels, and of its claimed partitions.
+#: The maximum numbers of a member's labels, and of its claimed partitions.
 LABELS: Final = 64
 NUMBERS: Final = 200_000
 
@@ -30,7 +30,7 @@ NUMBERS: Final = 200_000
 class UserData:
     """One member's report: ``active`` and ``spare`` map topics to its partitions of ``round``.
 
-    ``round`` is -1 before the first assignment. ``labels`` are the member's own facts (its rack, say).
+    ``round`` is -1 before the first assignment. ``labels`` describe the member, for example its rack.
     """
 
     round: int = -1
@@ -42,7 +42,7 @@ class UserData:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The leader's user_data for a member, besides the partitions."""
+    """The leader's user_data for a member, which Kafka sends with the member's partitions."""
 
     round: int = -1
     spare: Claims = field(default_factory=dict)
@@ -84,7 +84,7 @@ def decode_user_data(data: bytes) -> UserData:
 
 
 def next_round(reports: Iterable[UserData]) -> int:
-    """Return the round after all reported rounds, at most the maximum."""
+    """Return the number of the next round: the highest reported number plus 1, at most the maximum."""
     return min(1 + max((data.round for data in reports), default=-1), LAST_ROUND)
 
 
@@ -111,7 +111,7 @@ def _round(fields: Mapping[str, Any]) -> int:
 
 
 def _runs(claims: Claims) -> dict[str, list[int]]:
-    """Encode claims as topic -> first, last, first, last ... of each run of its numbers."""
+    """Encode claims as topic -> [first, last, first, last, ...] of the runs of contiguous numbers."""
     return {
         topic: runs for topic in sorted(claims) if (runs := _pairs(sorted(map(int, claims[topic]))))
     }

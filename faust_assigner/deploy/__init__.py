@@ -1,1 +1,1 @@
-"""``faust-assigner deploy-check``: can workers of a running group be stopped now? Answered by planning."""
+"""``faust-assigner deploy-check``: plans a deploy to check whether workers can be stopped now."""

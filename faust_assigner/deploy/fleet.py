@@ -1,7 +1,8 @@
-"""A running group as its leader would see it in the next round, and this round by the leader's code.
+"""Simulates the next rounds of a running group with the leader's own code.
 
-No I/O. The data of a look (:class:`~faust_assigner.status.evidence.Evidence`) becomes the metadata that each
-member would send in a join now: its partitions of the last answer, and the current progress of its copies.
+No I/O. The input is a look, one reading of the group (:class:`~faust_assigner.status.evidence.Evidence`).
+From a look this module makes the metadata that each member would send in a join now: its assigned
+partitions, and the current progress of its copies.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer, own_topics
 from faust_assigner.wire.join import JoinData, encode_join
 
-#: The number of rounds of one event after which a restless group is an error.
+#: If rounds still follow each other at once after this many rounds of one event, the result is unknown.
 MOST_ROUNDS = 50
 
 
@@ -31,7 +32,7 @@ class NotKnown(FaustAssignerError):
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A member: its metadata in a join now, without positions; and the progress of its copies."""
+    """A member: ``data`` is the metadata of a join without positions, which are in ``positions``."""
 
     name: str
     member_id: str
@@ -43,7 +44,10 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """A task that a round moved; members' names. ``group`` is the planner's group."""
+    """A task that a round moved from the member ``was`` to the member ``to``, both by name.
+    ``is_cold``: the new owner has no copy of its state. ``records``: the number of records that
+    the new owner lacks, or None. ``is_behind``: its copy lacks more than the acceptable lag.
+    """
 
     topics: tuple[str, ...]
     changelogs: tuple[str, ...]
@@ -57,10 +61,10 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """All members, and the leader's further knowledge.
+    """All members, and the other inputs of the leader's plan.
 
-    ``ends`` are the end offsets. ``policy`` is the warm-up policy, by whether all members
-    are cooperative.
+    ``ends`` are the end offsets of changelogs. ``policy`` maps "all members are cooperative" to
+    the warm-up policy.
     """
 
     group_id: str
@@ -76,11 +80,11 @@ class Fleet:
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether rounds are cooperative."""
+        """Whether all members offer cooperative rebalances."""
         return all(worker.data.cooperative for worker in self.workers.values())
 
     def owners(self) -> dict[Place, str]:
-        """Return partition -> the name of its owner, or of the member that it is promised to."""
+        """Return partition -> the name of its owner, or of the member that gets it next."""
         return {
             (topic, number): worker.name
             for worker in self.workers.values()
@@ -90,7 +94,7 @@ class Fleet:
         }
 
     def copies(self) -> dict[str, set[Place]]:
-        """Return member's name -> its changelog partitions, as owner or as copy."""
+        """Return member's name -> the changelog partitions of which it has the state."""
         return {name: set(_held(worker, self.facts)) for name, worker in self.workers.items()}
 
     def without(self, names: Collection[str]) -> Fleet:
@@ -103,7 +107,7 @@ class Fleet:
         return replace(self, workers={**self.workers, **{w.name: w for w in workers}})
 
     def round(self) -> tuple[Fleet, tuple[Moved, ...], bool]:
-        """Return (the fleet after one more round, its moves, whether a second round follows immediately)."""
+        """Return (the fleet after one more round, its moves, whether the next round follows at once)."""
         said = {w.member_id: self._metadata(w) for w in self.workers.values()}
         view = LeaderView(
             self.group_id,
@@ -118,7 +122,7 @@ class Fleet:
         return self._after(found), tuple(self._moved(found)), found.follows
 
     def at_rest(self) -> tuple[Fleet, tuple[Moved, ...]]:
-        """Return (the fleet after an event's immediate rounds, their moves)."""
+        """Return (the fleet after all rounds that follow each other at once, their moves)."""
         fleet, moved, follows = self.round()
         all_moved = list(moved)
         for _ in range(MOST_ROUNDS):
@@ -185,7 +189,7 @@ class Fleet:
                     partition=number,
                     was=was,
                     to=to,
-                    is_cold=not has_any and records != 0,  # a task without state lacks no records
+                    is_cold=not has_any and records != 0,  # a task without state has 0 records
                     records=records,
                     is_behind=has_any and records is not None and records > self._acceptable(),
                 )
@@ -197,7 +201,7 @@ class Fleet:
     def _records(
         self, worker: Worker, held: Collection[Place], changelogs: Sequence[str], number: int
     ) -> int | None:
-        """Return the missing records of a task's state; None if the end or the position is unknown."""
+        """Return how many records of a task's state the worker lacks; None if that is unknown."""
         total = 0
         for topic in changelogs:
             end = self.ends.get((topic, number))
@@ -220,7 +224,7 @@ class Fleet:
                 worker.data,
                 actives=actives,
                 standbys={t: runs for t, runs in answer.standbys.items() if t in stateful},
-                # The member has the state of a promised partition if it was its standby.
+                # If the member was the standby of a promised partition, it still has the state.
                 on_disk=by_topic(
                     (t, n)
                     for t, runs in answer.promised.items()
@@ -250,7 +254,7 @@ class Fleet:
 
 
 def _held(worker: Worker, facts: TableFacts) -> Iterator[Place]:
-    """Yield the changelog partitions with state on a member."""
+    """Yield the changelog partitions of which the member has state."""
     data = worker.data
     for claims in (data.actives, data.standbys, data.on_disk):
         for topic, numbers in claims.items():
@@ -259,7 +263,7 @@ def _held(worker: Worker, facts: TableFacts) -> Iterator[Place]:
 
 
 def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
-    """Return the places as claims."""
+    """Return topic -> ascending partition numbers."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for topic, number in sorted(places):
         found[topic].append(number)

@@ -1,4 +1,4 @@
-"""Checks and verdict, from the state of a group and the planner's reaction to an event. No I/O."""
+"""Computes the checks and the verdict from a group's state and the planned events. No I/O."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ ROOM = "room on the disks"
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The allowed cost of a deploy: ``cold`` moves, and seconds of a task's downtime; None: unlimited.
+    """The allowed cost of a deploy: ``cold`` moves, and seconds of a task's downtime (None: unlimited).
 
-    ``members`` is the required size of the group, None for any size.
+    ``members`` is the required number of members, or None for any number.
     """
 
     cold: int | None = 0
@@ -50,7 +50,7 @@ class Budget:
 
 
 def judge(seen: Seen, question: Question, budget: Budget, known: Known) -> Report:
-    """Return the verdict. Raises :class:`~faust_assigner.deploy.play.NoSuchWorker` for an unknown name."""
+    """Return the report. Raises :class:`~faust_assigner.deploy.play.NoSuchWorker` for an unknown name."""
     members = seen.status.members
     stopped = stopped_by(question, members)
     played: tuple[Played, ...] = ()
@@ -145,7 +145,7 @@ def _some(said: Sequence[str]) -> str:
 
 
 def _room(seen: Seen, played: Sequence[Played]) -> Check:
-    """Check each event separately. Members on one host are assumed to share a disk."""
+    """Check whether the new copies of each event fit on the disks; members on one host share a disk."""
     hosts = {m.name: (m.host or m.name) for m in seen.status.members}
     free = {hosts[m.name]: m.disk_free_bytes for m in seen.status.members}
     short, dark, most = [], set(), 0

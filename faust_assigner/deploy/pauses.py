@@ -1,4 +1,4 @@
-"""The expected downtime of a moving task, from the recoveries in a ledger. No I/O."""
+"""Estimates the downtime of a moving task from the recoveries in a ledger. No I/O."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from faust_assigner.pipeline.rows import RecoveryRow
 
-#: The source of the state: the new owner's copy, or the changelog alone.
+#: The sources of a recovery's state: with a copy on the new owner, and without such a copy.
 _WARM, _COLD = frozenset({"standby", "local"}), frozenset({"replay", "snapshot"})
-#: A recovery of fewer records measures the opening of a table, not the read rate.
+#: The duration of a recovery of fewer records shows how long a table takes to open, not the read rate.
 FEW = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """A partition's recovery in the ledger."""
+    """A partition's recovery as the ledger recorded it."""
 
     topic: str
     source: str
@@ -55,8 +55,9 @@ class Recoveries:
     ) -> float | None:
         """Return the seconds until a member with this lag processes the task; None if unknown.
 
-        The table's own recoveries have priority over those of all tables. A longer tail than any recorded
-        one takes proportionally longer; a table without records takes the time of similar tables.
+        ``records`` is the lag. The recoveries of the task's own tables have priority over those of all
+        tables. From :data:`FEW` records on, the result is the time to open a table plus ``records``
+        divided by the mean read rate.
         """
         if records is None:
             return None

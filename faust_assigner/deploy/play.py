@@ -1,4 +1,4 @@
-"""Plays events with the leader's planner: workers stop, singly or together, or join. No I/O."""
+"""Simulates events with the leader's planner: workers stop, singly or together, or join. No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STOP, ROLLING, LOSE_RACK, SCALE = "stop", "rolling", "lose rack", "scale"
 
 
 class NoSuchWorker(FaustAssignerError, ValueError):
-    """A name of no member, or of several members."""
+    """The given name matches no member, or several members."""
 
     exit_code = 2
 
@@ -43,9 +43,9 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """An event: the stopped members, the tasks that moved immediately and later, and the new copies.
+    """A simulated event: the stopped members, the tasks that moved at once or later, and the new copies.
 
-    ``is_for_good``: the stopped members do not return, so the wait for a static member is in vain.
+    ``is_for_good``: the stopped members do not return, not even static members.
     """
 
     event: str
@@ -60,7 +60,7 @@ class Played:
 
 
 def stopped_by(question: Question, members: Sequence[MemberReport]) -> frozenset[str]:
-    """Return the names of the absent members after the event (in a rolling restart, one at a time)."""
+    """Return the names of the members that the event stops (a rolling restart stops one at a time)."""
     if question.kind == STOP:
         return frozenset(_named(name, members) for name in question.workers)
     if question.kind == ROLLING:
@@ -104,7 +104,7 @@ def _hosts(member: MemberReport) -> set[str | None]:
 
 
 def _by_number(name: str) -> tuple[str, int, str]:
-    """Sort key in a StatefulSet's order: shop-9 before shop-10."""
+    """Return the sort key for a StatefulSet's order: shop-9 before shop-10."""
     found = re.fullmatch(r"(.*?)(\d+)", name)
     return (name, -1, name) if found is None else (found[1], int(found[2]), name)
 
@@ -112,9 +112,9 @@ def _by_number(name: str) -> tuple[str, int, str]:
 def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator[Played]:
     """Yield each event with the planner's moves.
 
-    A restarted static member returns in time; its step shows the moves of a late return, with the lags of
-    now. A restarted dynamic member causes moves, and all copies catch up before the next event, as the wait
-    between two stops ensures.
+    A rolling restart assumes that each static member returns in time; its event shows the moves of a late
+    return, with the present lags. A restart of a dynamic member causes moves. All copies then catch up before
+    the next event, because the operator waits between two stops.
     """
     if question.kind == ROLLING:
         for name in sorted(stopped, key=_by_number):
@@ -141,7 +141,7 @@ def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator
 def _event(
     after: Fleet, event: str, stopped: Collection[str], *, is_crash: bool = False
 ) -> tuple[Played, Fleet]:
-    """Return (the effect of the event, the group at rest after the event)."""
+    """Return (the event with its moves, the group after all its moves)."""
     if not after.workers:
         lost = Played(event=event, stopped=tuple(sorted(stopped)), is_crash=is_crash)
         return lost, after
@@ -180,7 +180,7 @@ def _returned(worker: Worker) -> Worker:
 
 
 def _newcomers(fleet: Fleet, count: int) -> list[Worker]:
-    """Return workers without files, with the first worker's settings; racks in turn."""
+    """Return ``count`` workers without files, with the first worker's settings, spread over the racks."""
     model = min(fleet.workers.values(), key=lambda worker: worker.name)
     named = sorted({w.data.rack_id for w in fleet.workers.values() if w.data.rack_id})
     racks: list[str | None] = [*named] or [None]

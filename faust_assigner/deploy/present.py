@@ -1,4 +1,4 @@
-"""Checks of the group before the event: whether it is complete, at rest, and planned alike."""
+"""Checks the group before the event: whether it is complete and at rest, and its settings agree."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def complete(seen: Seen, wanted: int | None) -> Iterator[Check]:
 
 
 def at_rest(seen: Seen, gone: Collection[str]) -> Iterator[Check]:
-    """Check that the members answer, and that no round, restore or warm-up is under way.
+    """Check that the members answer, and that no round, restore or warm-up is in progress.
 
     ``gone``: the members that the event stops.
     """
@@ -92,7 +92,7 @@ def _round(seen: Seen) -> Check:
 
 
 def problems(seen: Seen) -> Iterator[str]:
-    """Yield what may differ from the prediction, in sentences."""
+    """Yield a sentence for each reason why the prediction may be wrong."""
     yield from seen.status.problems
     place = seen.settings.get(table.WEIGHTS.name)
     if place and seen.settings.get(table.WEIGHTS_MODE.name) == "on":

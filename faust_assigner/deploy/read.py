@@ -1,4 +1,4 @@
-"""Converts the state of a group to the leader's view of the group in its next round. No I/O."""
+"""Converts a look at a group to the leader's view of the group in its next round. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.warmup import WarmupPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A look as values: the status, every member, and the group as input of the planner.
+    """A look (one reading of the group's state): the status, every member, and the planner's input.
 
     ``fleet`` is None if the next round cannot be planned; ``missing`` has the reason. ``bytes_of`` is the
     size of each changelog partition on disk, as far as workers report it.
@@ -38,7 +38,7 @@ class Seen:
 
 
 def seen(evidence: Evidence) -> Seen:
-    """Read a look. Members' bytes never raise."""
+    """Convert a look. Invalid bytes from a member never raise."""
     views, status = views_of(evidence), build(evidence)
     fleet, missing = None, ""
     try:
@@ -107,7 +107,7 @@ def _check_known(evidence: Evidence, views: Sequence[View], settings: Mapping[st
 
 
 def _lags_of(status: Report) -> dict[str, dict[Place, int]]:
-    """Return member -> changelog partition -> the records that its copy lags behind."""
+    """Return member -> changelog partition -> the number of records that its copy lacks."""
     lags: dict[str, dict[Place, int]] = {}
     for one in status.partitions:
         for copy in one.copies:
@@ -186,7 +186,7 @@ def _number(settings: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _bytes_of(views: Sequence[View]) -> dict[Place, int]:
-    """Return the largest size from any worker: owner and copies compact at different times."""
+    """Return the largest size that any worker reports: owner and copies compact at different times."""
     found: dict[Place, int] = {}
     for view in views:
         for one in view.status.tables if view.status is not None else ():

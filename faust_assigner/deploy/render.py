@@ -1,4 +1,4 @@
-"""The answer as text: the verdict first, then every check, then the effect of each event."""
+"""Renders the answer as text: first the verdict, then every check, then the effect of each event."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from faust_assigner.deploy.report import (
 from faust_assigner.deploy.steps import shown_bytes
 from faust_assigner.status.words import span, table_of
 
-#: The number of listed moves per event; further moves are counted.
+#: The maximum number of listed moves per event; the number of further moves is shown.
 MOST_MOVES = 8
 _VERDICTS = {SAFE: ("SAFE", "bold green"), NOT_SAFE: ("NOT SAFE", "bold red")}
 _STATES = {OK: "green", FAILED: "bold red", UNKNOWN: "yellow"}
@@ -55,7 +55,7 @@ def render(report: Report) -> RenderableType:
 
 
 def _events(report: Report) -> RenderableType:
-    """Render a line for each of several events."""
+    """Render several events as a table, one line for each event."""
     table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
     for name in ("event", "move at once", "cold", "behind", "later", "new copies", "longest pause"):
         table.add_column(name, justify="left" if name in ("event", "longest pause") else "right")

@@ -16,7 +16,7 @@ OK, FAILED, UNKNOWN = "ok", "failed", "unknown"
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A condition: ``state`` is ``ok``, ``failed`` or ``unknown``, ``text`` names members and numbers."""
+    """The result of a check: ``state`` is ``ok``, ``failed`` or ``unknown``; ``text`` is the reason."""
 
     name: str
     state: str
@@ -45,12 +45,12 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """An event, and the planner's reaction.
+    """An event, and its moves.
 
     ``static`` are the ``stopped`` members with an instance id: the group waits for their return for
     ``session_timeout_s``, and after a return in time no task moves. After a scale-in
-    (``is_for_good``) no member returns: the moves follow this wait. ``moves`` are immediate;
-    ``later_moves`` follow when the new owner's copy has caught up, so none of them is cold. ``cold`` counts
+    (``is_for_good``) no member returns: the moves follow this wait. ``moves`` happen at once;
+    ``later_moves`` happen when the new owner's copy has caught up, so none of them is cold. ``cold`` counts
     the moves to an owner without the state, ``behind`` those to a copy that has not caught up. ``copy_bytes``
     is the size of the new copies, None if a table's size is unknown.
     """
@@ -73,7 +73,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The verdict with its reasons. ``pause_s`` is the longest pause of all steps, None if any is unknown."""
+    """The verdict with its reasons. ``pause_s`` is the longest pause of all steps, None if one is unknown."""
 
     group: str
     question: str

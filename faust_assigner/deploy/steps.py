@@ -1,4 +1,4 @@
-"""The effect of each event: its moves, its new copies, and the downtime of a task. No I/O."""
+"""Computes the effect of each event: its moves, its new copies, and the downtime of a task. No I/O."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SESSION = "broker_session_timeout"
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """Data besides the look: past recoveries, and the duration of a worker's restart."""
+    """Data that the group does not report: past recoveries, and the duration of a worker's restart."""
 
     recoveries: Recoveries = field(default_factory=Recoveries)
     restart_s: float | None = None
 
 
 def size_of(seen: Seen, place: tuple[str, int]) -> int | None:
-    """Return bytes on disk; None if no worker reports them."""
+    """Return a changelog partition's bytes on disk; None if no worker reports them."""
     assert seen.fleet is not None
     if _in_memory(seen, place) or seen.fleet.ends.get(place) == 0:
         return 0
@@ -45,7 +45,7 @@ def _in_memory(seen: Seen, place: tuple[str, int]) -> bool:
 
 
 def shown_bytes(count: int) -> str:
-    """A size in the largest fitting unit.
+    """Return a size as text, in the largest fitting unit.
 
     >>> shown_bytes(900), shown_bytes(2_500_000)
     ('900 B', '2.5 MB')
@@ -113,7 +113,7 @@ def _pause(
     session_s: float | None,
     known: Known,
 ) -> tuple[float | None, str]:
-    """Return (the longest downtime of a task, None if unknown; the same in words)."""
+    """Return (the longest downtime of a task in seconds, None if unknown; a text about it)."""
     fleet = seen.fleet
     assert fleet is not None
     restore = [move.pause_s for move in moves]
@@ -151,7 +151,7 @@ def _static_pause(
     state: str,
     restart_s: float | None,
 ) -> tuple[float | None, str]:
-    """Return the pause of static members; ``restart_s`` is infinite for members that do not return."""
+    """Return as :func:`_pause`; ``restart_s`` is infinite if the static members do not return."""
     whom = listed(static)
     limit = "its session timeout" if session_s is None else f"{session_s:g} s (session timeout)"
     if restart_s is None:

@@ -1,4 +1,4 @@
-"""One decision's figures: the useful sizes, the rates, the allowed backlog; and its answer."""
+"""The figures of one decision (useful sizes, rates, allowed backlog), and the recommendation."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class Recommendation:
     """A size with its reasons.
 
     ``decision`` is ``hold`` (the group is not at rest), ``grow``, ``shrink``, ``stay`` or ``sleep``; the size
-    changes from ``present`` to ``size`` workers. ``useful`` are the useful sizes. ``arrival`` and
-    ``worker_rate`` are in records per second, None if not yet known; ``backlog`` is in records.
+    changes from ``present`` to ``size`` workers. ``useful`` are the sizes at which no worker is superfluous.
+    ``arrival`` and ``worker_rate`` are in records per second, None if not yet known. ``backlog`` is in
+    records.
     ``notes`` are sentences about missing data.
     """
 
@@ -38,7 +39,7 @@ class Recommendation:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A decision; ``present`` is the size to start from."""
+    """The input of a decision; ``present`` is the current size, or the size that is already recommended."""
 
     look: Look
     settings: Settings
@@ -47,12 +48,12 @@ class Case:
 
     @property
     def floor(self) -> int:
-        """The minimum number of workers: one, plus one per standby of a table."""
+        """The minimum number of workers: ``min``, but at least one more than a table's standbys."""
         return max(self.settings.least, 1 + self.memory.standbys)
 
     @property
     def useful(self) -> tuple[int, ...]:
-        """The allowed sizes."""
+        """The useful sizes from the minimum to the maximum number of workers."""
         tasks = self.memory.tasks
         most = tasks if self.settings.most is None else min(self.settings.most, tasks)
         floor = self.floor if self.settings.most is None else min(self.floor, self.settings.most)
@@ -60,7 +61,9 @@ class Case:
 
     @property
     def rate(self) -> float | None:
-        """A worker's maximum rate; with a large backlog at least its current rate."""
+        """A worker's maximum rate in records per second, None if unknown.
+        A worker that was never measured has at least its current rate, if the backlog is too large.
+        """
         found = self.memory.worker_rate(self.settings)
         if found is None and self.is_behind(self.memory.samples[-1]):
             found = rate_at_work(self.memory, self.look.members)
@@ -96,7 +99,7 @@ class Case:
         return sample.backlog > self.target(sample)
 
     def required(self, sample: Sample) -> float:
-        """Return the required rate of the group, in records per second."""
+        """Return the rate in records per second that the group needs, also to reduce a backlog."""
         arrival = sample.arrival or 0.0
         if not self.is_behind(sample):
             return arrival
@@ -116,8 +119,8 @@ class Case:
         )
 
     def limit(self, rate: float, size: int) -> float:
-        """Return the rate above which ``size`` workers are too few: a part of their rate, and at most
-        the rate without the spare workers."""
+        """Return the arrival rate above which ``size`` workers are too few, in records per second.
+        It is the part ``grow_at`` of their rate, and at most their rate without ``spare`` workers."""
         left = size - self.settings.spare
         without = capacity(rate, self.memory.tasks, left) if left > 0 else 0.0
         return min(capacity(rate, self.memory.tasks, size) * self.settings.grow_at, without)

@@ -1,4 +1,4 @@
-"""The decision about a group at rest with workers and tasks: more workers, fewer, or as many."""
+"""Decides whether a group at rest, with workers and tasks, needs more or fewer workers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from faust_assigner.scaler.case import GROW, SHRINK, STAY, Case, Recommendation
 from faust_assigner.scaler.memory import Sample
 from faust_assigner.scaler.sizes import capacity, is_within_tolerance, most_tasks
 
-#: A backlog that has not shrunk for this many seconds requires the next size, whatever the rates.
+#: If a backlog has not shrunk for this many seconds, the size grows even if the measured rates suffice.
 BEHIND_S = 120.0
 
 
 def grown(case: Case) -> Recommendation | None:
-    """Return a larger size if every look of the window requires more workers than are present."""
+    """Return a larger size, or None.
+    The group grows if it is below the minimum, if every look of the last ``up_s`` seconds requires more
+    workers, or if the backlog does not shrink.
+    """
     now, rate, useful = case.look.taken_at, case.rate, case.useful
     if case.present < useful[0]:
         return case.answer(useful[0], GROW, _why_floor(case, useful[0]))
@@ -35,7 +38,7 @@ def grown(case: Case) -> Recommendation | None:
 
 
 def _falls_behind(case: Case) -> bool:
-    """Return whether the backlog grew for a while although the rates predict that it shrinks."""
+    """Return whether the backlog was too large for :data:`BEHIND_S` and has not shrunk."""
     now, busy_at = case.look.taken_at, case.memory.busy_at
     if busy_at is not None and busy_at > now - BEHIND_S:
         return False
@@ -83,7 +86,7 @@ def _why_more(case: Case, size: int, sample: Sample, rate: float) -> tuple[str, 
 
 
 def shrunk(case: Case) -> Recommendation:
-    """Return the next smaller useful size if it carries the load; else the current size."""
+    """Return the next smaller useful size if its workers are fast enough; else the current size."""
     useful = case.useful
     if case.present not in useful:
         return _without_idle(case, useful)
@@ -98,7 +101,7 @@ def shrunk(case: Case) -> Recommendation:
 
 
 def _without_idle(case: Case, useful: Sequence[int]) -> Recommendation:
-    """Decide for a size that is not useful: move to the next smaller size with the same rate."""
+    """Decide for a group with superfluous workers: the next smaller useful size has the same rate."""
     size, tasks = max(n for n in useful if n < case.present), case.memory.tasks
     limit = case.settings.most
     if is_within_tolerance(case.present, size):

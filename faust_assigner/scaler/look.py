@@ -1,4 +1,4 @@
-"""The scaler's view of a group, from one look of ``faust-assigner status``. No I/O."""
+"""The scaler's view of a group, from one reading of its state (a look). No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.status.evidence import Evidence, Place
 from faust_assigner.status.members import View, listed, views_of
 from faust_assigner.status.report import ANSWERED, MemberReport, Partition, Report
 
-#: The reasons for a standstill while state or ownership moves.
+#: Reasons why a partition is not processed during a rebalance or restore, with their text.
 _MOVING = {
     "restoring": "restores its tables",
     "round": "waits for a rebalance",
@@ -23,7 +23,7 @@ _MOVING = {
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A partition of a source topic: its owner's name, the committed offset and the end of the log.
+    """A partition of a source topic: the owner's name, the committed offset and the end offset.
 
     ``owner`` is "" without an owner. ``committed`` is None before the first commit.
     """
@@ -34,7 +34,7 @@ class Source:
 
     @property
     def lag(self) -> int:
-        """Records without a commit; 0 if no offset was ever committed."""
+        """The number of uncommitted records; 0 if no offset was ever committed."""
         return 0 if self.committed is None else max(0, self.end - self.committed)
 
 
@@ -58,12 +58,12 @@ class Look:
 
     @property
     def backlog(self) -> int:
-        """Records of all source partitions without a commit."""
+        """The number of uncommitted records of all source partitions."""
         return sum(source.lag for source in self.sources.values())
 
 
 def look_of(evidence: Evidence) -> Look:
-    """Read a look. Members' bytes never raise. Cost: the cost of a status report."""
+    """Convert a look. Invalid bytes from a member never raise. Cost: that of a status report."""
     views, report = views_of(evidence), build(evidence)
     sources = _sources(report)
     return Look(
@@ -97,7 +97,7 @@ def _leader_topic(group_id: str) -> str:
 
 
 def _standbys(views: Sequence[View]) -> int | None:
-    """Return the largest value of any worker: during a deploy workers differ."""
+    """Return the largest value that a worker reports; during a deploy workers may differ."""
     found = [
         int(text)
         for view in views
@@ -119,7 +119,7 @@ def _sources(report: Report) -> dict[Place, Source]:
 
 
 def _busy(report: Report, views: Sequence[View]) -> Iterator[str]:
-    """Yield the reasons against a change of the size: the group's first, then members' and partitions'."""
+    """Yield the reasons against a change of the size: of the group, then of members and of partitions."""
     if report.members and not report.is_settled:
         yield f"a rebalance is in progress ({report.state})"
     elif any(view.member.given is not None and view.member.given.among for view in views):

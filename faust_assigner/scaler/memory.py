@@ -14,11 +14,12 @@ from faust_assigner.status.evidence import Place
 
 #: The averaging time of arrivals, in seconds.
 RATE_S = 60.0
-#: Looks closer together than this are merged: workers commit every few seconds, in steps.
+#: A look that follows the last look within this many seconds gives no sample: workers commit only every
+#: few seconds.
 LEAST_APART_S = 5.0
-#: The number of measurements behind the median rate of a worker.
+#: The number of latest measurements of which a worker's rate is the median.
 MOST_RATES = 15
-#: The bound of the history, for any window and any interval of looks.
+#: The maximum number of samples that are kept.
 MOST_SAMPLES = 4096
 
 
@@ -39,12 +40,12 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """The knowledge before the next look.
+    """The scaler's state between two looks.
 
-    ``size`` is the last recommended size, None before the first; ``changed_at`` is the time of its change,
-    and ``parted_at`` the time since when the group's size differs; ``busy_at`` is the last look at which
-    the group was not at rest. ``samples`` are the samples of the longest window, oldest first. ``rates`` are
-    measurements of single workers in records per second, oldest first.
+    ``size`` is the last recommended size, None before the first; ``changed_at`` is when it last changed.
+    ``parted_at`` is when the group's size began to differ from it. ``busy_at`` is the time of the last look
+    at which the group was not at rest. ``samples`` cover the longest window, oldest first. ``rates`` are
+    measured rates of single workers in records per second, oldest first.
     """
 
     size: int | None = None
@@ -62,13 +63,13 @@ class Memory:
         return tuple(one for one in self.samples if one.at >= at and one.arrival is not None)
 
     def covers(self, seconds: float, now: float) -> bool:
-        """Return whether the looks cover the time span without a change of the size."""
+        """Return whether the samples cover the last ``seconds``, without a change of the size."""
         known = self.samples[0].at if self.samples else now
         begin = known if self.changed_at is None else max(known, self.changed_at)
         return begin <= now - seconds
 
     def reaches(self, seconds: float, now: float) -> bool:
-        """Return whether the looks cover the time span, with any size."""
+        """Return whether the samples cover the last ``seconds``, even if the size changed."""
         return bool(self.samples) and self.samples[0].at <= now - seconds
 
     def worker_rate(self, settings: Settings) -> float | None:
@@ -91,7 +92,7 @@ class Memory:
 
 
 def observed(memory: Memory, look: Look, settings: Settings) -> Memory:
-    """Return the memory with one more look; a look too close to the last one only updates facts."""
+    """Return the memory after a look; a look too soon after the last look gives no sample."""
     known = replace(
         memory,
         tasks=look.tasks or memory.tasks,
@@ -140,9 +141,10 @@ def _processed(then: Source, now: Source) -> int:
 
 
 def _measured(last: Look, look: Look) -> Iterator[float]:
-    """Yield rates of the workers that were busy for the whole time between two quiet looks.
+    """Yield the rates of the workers that were busy for the whole time between two looks.
 
-    A worker was busy if it processed no more records than waited at the first look.
+    A worker was busy if it processed no more records than waited at the first look. Only looks at a
+    group at rest are compared.
     """
     if last.busy or look.busy or last.members != look.members:
         return

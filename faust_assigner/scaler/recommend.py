@@ -1,4 +1,4 @@
-"""The decision: a look, the settings and the memory -> a size, its reasons, the new memory. No I/O."""
+"""Computes a size and its reasons from a look, the settings and the memory. No I/O."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def recommend(look: Look, settings: Settings, memory: Memory) -> tuple[Recommend
 
 
 def _present(look: Look, settings: Settings, memory: Memory) -> tuple[int, Memory, tuple[str, ...]]:
-    """Return (the size to start from, the memory, the reason to wait for the group to reach the size)."""
+    """Return (the size to start from, the memory, the reason to wait for the recommended size, if any)."""
     size = look.members if not memory.size else memory.size
-    # While the group is restless, members come and go; the time to follow starts at rest.
+    # The time limit to reach the size counts only while the group is at rest.
     if look.busy or look.members == size or (look.members == 0 and size > 0):
         return size, replace(memory, parted_at=None), ()
     parted_at = look.taken_at if memory.parted_at is None else memory.parted_at
@@ -67,7 +67,7 @@ def _decide(
 
 
 def _without_members(case: Case) -> Recommendation:
-    """Decide for a group without workers: scaled to zero, not started yet, or all lost."""
+    """Decide for a group without workers: it was scaled to zero, is not started yet, or lost all workers."""
     if case.settings.least == 0 and not case.look.backlog and not case.present:
         return case.answer(0, SLEEP, "the group has no members, no records wait, and min is 0")
     size = case.present or case.floor
@@ -76,7 +76,7 @@ def _without_members(case: Case) -> Recommendation:
 
 
 def _has_nothing_to_do(case: Case) -> bool:
-    """Whether the group may sleep."""
+    """Whether ``min`` is 0, and no records arrived or waited for ``down_s``."""
     now, down_s = case.look.taken_at, case.settings.down_s
     window = case.memory.since(now - down_s)
     return (

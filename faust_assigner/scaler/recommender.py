@@ -1,4 +1,4 @@
-"""A group's recommendations for all callers: shares looks, keeps memories, bridges failed looks."""
+"""Computes a group's recommendations for all callers from shared looks at the group."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from faust_assigner.status.evidence import Evidence
 
 log = logging.getLogger(__name__)
 
-#: A look serves all calls within this many seconds.
+#: A look answers all calls within this many seconds.
 FRESH_S: Final = 3.0
-#: The time for which a call waits for a look; the look continues, and serves later calls.
+#: Seconds that a call waits for a look; the look continues after this time, for later calls.
 WAIT_S: Final = 10.0
-#: The number of remembered ScaledObjects, those with the latest calls.
+#: The maximum number of remembered ScaledObjects; above it, the least recent caller is forgotten.
 MOST_ASKERS: Final = 64
-#: Logged instead of a decision.
+#: The value of :attr:`_Asker.logged` after a warning that there is no recommendation.
 _NOTHING: Final = ("", 0, True)
 
 
@@ -36,14 +36,14 @@ class NoRecommendation(TryAgain):
 
 @dataclass
 class _Asker:
-    """The last answer to a ScaledObject, and its time."""
+    """The memory of one ScaledObject, with its last answer and the answer's time."""
 
     memory: Memory = field(default_factory=Memory)
     seen: Look | None = None
     settings: Settings | None = None
     told: Recommendation | None = None
     told_at: float = 0.0
-    #: The decision and the size of the last log line, and whether that answer was repeated.
+    #: Of the last logged answer: its decision, its size, and whether it repeats an earlier answer.
     logged: tuple[str, int, bool] | None = None
 
 
@@ -102,7 +102,7 @@ class Recommender:
             return self._last
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._new_look(), name="scaler-look")
-            # A failure without a waiting caller is not reported: the next caller looks again.
+            # Retrieve the error of a look without a waiting caller, which asyncio would log otherwise.
             self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.wait_for(asyncio.shield(self._looking), WAIT_S)
@@ -115,7 +115,7 @@ class Recommender:
         return look
 
     def _repeated(self, asker: str, one: _Asker, settings: Settings, why: str) -> Recommendation:
-        """Return the last answer while young enough."""
+        """Return the last answer if it is at most ``hold_s`` old. Raises NoRecommendation."""
         age_s = self._clock() - one.told_at
         if one.told is None or age_s > settings.hold_s:
             told = "none was given yet" if one.told is None else f"the last is {age_s:.0f} s old"
@@ -130,7 +130,7 @@ class Recommender:
         return found
 
     def _log(self, asker: str, one: _Asker, found: Recommendation, *, is_repeated: bool) -> None:
-        """Log a line for each changed answer."""
+        """Log an answer that differs from the last logged answer."""
         now = found.decision, found.size, is_repeated
         if now != one.logged:
             one.logged = now

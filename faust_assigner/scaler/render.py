@@ -1,4 +1,4 @@
-"""A recommendation as text for people and as JSON for scripts."""
+"""Renders a recommendation as text for people and as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS = {
 
 
 def as_json(group: str, found: Recommendation) -> str:
-    """Return one line: the recommendation's fields, ``group`` and ``version``."""
+    """Return one line of JSON: the recommendation's fields, ``group`` and ``version``."""
     return json.dumps({"version": VERSION, "group": group, **dataclasses.asdict(found)})
 
 

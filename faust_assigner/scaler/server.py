@@ -1,4 +1,4 @@
-"""The gRPC server around one recommender: address, TLS, limits, health, reflection."""
+"""The gRPC server for one recommender, with TLS, limits, health and reflection."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from faust_assigner.service.server.options import is_loopback
 from faust_assigner.status.collect import Looks, Where
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["ExternalScaler"].full_name
-#: A limit of messages; a ScaledObject's metadata is a few hundred bytes.
+#: The maximum bytes of a request; a ScaledObject's metadata has a few hundred bytes.
 REQUEST_BYTES: Final = 64 * 1024
 MOST_CALLS: Final = 128
 STOP_GRACE_S: Final = 2.0
 _LIMITS: Final = (
-    ("grpc.so_reuseport", 0),  # a second scaler on the port is a mistake, not a second listener
+    ("grpc.so_reuseport", 0),  # otherwise a second scaler could listen on the same port by mistake
     ("grpc.max_receive_message_length", REQUEST_BYTES),
     ("grpc.max_metadata_size", 16 * 1024),
     ("grpc.max_concurrent_streams", MOST_CALLS),
@@ -40,9 +40,10 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """The listening address. ``cert`` and ``key`` are PEM files, ``client_ca`` requires client certificates.
+    """The listening address, and its TLS files in PEM format.
 
-    ``insecure`` allows a non-loopback address without TLS.
+    With ``client_ca``, clients must present a certificate that it signed. ``insecure`` allows a non-loopback
+    address without TLS.
     """
 
     host: str
@@ -96,7 +97,7 @@ class Listening:
 
 @dataclass
 class ScalerServer:
-    """Answers KEDA for one recommender; can be started and stopped once."""
+    """Answers KEDA's calls from one recommender. It can be started only once."""
 
     recommender: Recommender
     listening: Listening
@@ -120,7 +121,7 @@ class ScalerServer:
         return port
 
     async def stop(self) -> None:
-        """Become unhealthy, then end calls and streams within :data:`STOP_GRACE_S`."""
+        """Report unhealthy, then end calls and streams within :data:`STOP_GRACE_S` seconds."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(STOP_GRACE_S)
         await self.recommender.close()

@@ -1,4 +1,4 @@
-"""KEDA's calls: the metric's name, its value, and whether the workload needs workers."""
+"""Answers KEDA's calls: the metric's name and value, and whether the workload needs workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: The metric is the recommended number of workers, so its target per worker is 1.
 METRIC: Final = "workers"
 TARGET: Final = 1
-#: The interval of looks for an open stream, in seconds.
+#: Seconds between two recommendations for an open stream.
 STREAM_S: Final = 10.0
 #: The maximum number of streams; each occupies one of the server's calls while open.
 MOST_STREAMS: Final = 32
@@ -30,10 +30,11 @@ _NAME_CHARS = 253
 
 
 class ExternalScaler:
-    """``externalscaler.ExternalScaler``. ``defaults`` are settings for missing keys of a ScaledObject.
+    """``externalscaler.ExternalScaler``: ``defaults`` are settings for missing keys of a ScaledObject.
 
-    INVALID_ARGUMENT names the missing, unknown or bad key of the metadata. UNAVAILABLE: the group
-    has not answered for longer than ``holdSeconds``; KEDA then uses the fallback of the ScaledObject.
+    INVALID_ARGUMENT means a missing, unknown or bad key of the metadata; the error names this key.
+    UNAVAILABLE means that the group has not answered for longer than ``holdSeconds``; KEDA then uses the
+    fallback of the ScaledObject.
     """
 
     def __init__(self, recommender: Recommender, defaults: Mapping[str, str]) -> None:
@@ -41,7 +42,7 @@ class ExternalScaler:
         self._streams = 0
 
     async def IsActive(self, request: Any, context: Context) -> Any:
-        """Return False if ``min`` is 0 and no records wait."""
+        """Return whether the recommended number of workers is above 0."""
         async with _spoken(context):
             found = await self._ask(request)
             return pb.IsActiveResponse(result=found.is_active)

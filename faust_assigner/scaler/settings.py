@@ -29,7 +29,7 @@ _PARTS: Final = number("a number of parts of 1, from 0.05 to 1", least=0.05, mos
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The scaling of a group; times in seconds.
+    """The settings for the scaling of one group; times are in seconds.
 
     The size grows if the load has exceeded ``grow_at`` of the workers' rate for ``up_s``. It shrinks if the
     load has been below ``shrink_at`` of the smaller size's rate for ``down_s``.
@@ -94,7 +94,7 @@ def _key(field: str) -> str:
 #: Field -> setting, under its key in the metadata.
 SETTINGS: Final = declared_in(Settings, _key)
 KEYS: Final = {setting.name: field for field, setting in SETTINGS.items()}
-#: Keys of the trigger that configure KEDA's gRPC client. KEDA sends them in the metadata; they are ignored.
+#: Keys of the trigger that configure KEDA's gRPC client. KEDA sends them along; the scaler ignores them.
 KEDA_KEYS: Final = frozenset(
     {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
 )
@@ -104,7 +104,7 @@ _SHOWN = 40
 
 
 def read_settings(given: Mapping[str, str]) -> Settings:
-    """Parse settings. Raises ConfigError, which names the unknown or bad key."""
+    """Parse settings. Raises ConfigError for an unknown key or a bad value; the error names the key."""
     found: dict[str, Any] = {}
     for key, text in given.items():
         if key not in KEYS:
@@ -122,7 +122,7 @@ def read_metadata(
 ) -> Settings:
     """Parse the settings of a ScaledObject of ``group_id``; ``defaults`` apply to missing keys.
 
-    Raises ConfigError, which names the key, also for a ScaledObject of a different group.
+    Raises ConfigError as :func:`read_settings`, and for a ScaledObject of a different group.
     """
     asked = metadata.get(GROUP)
     if not asked:

@@ -1,4 +1,4 @@
-"""Useful sizes of a group, and the throughput of a size. No I/O."""
+"""Computes the useful sizes of a group, and the throughput of a size. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TOLERANCE_PARTS = 10
 
 
 def most_tasks(tasks: int, size: int) -> int:
-    """Return the largest number of tasks on a worker in a group of ``size``: the planner keeps loads even.
+    """Return the number of tasks of the fullest of ``size`` workers, with an even assignment.
 
     >>> [most_tasks(12, size) for size in (4, 5, 6, 12, 13)]
     [3, 3, 2, 1, 1]
@@ -20,7 +20,7 @@ def most_tasks(tasks: int, size: int) -> int:
 def useful_sizes(tasks: int, least: int, most: int) -> tuple[int, ...]:
     """Return the useful sizes from ``least`` to ``most``, ascending: each is faster than every smaller size.
 
-    A size outside the result processes no faster than the next smaller one in it. Without a useful size
+    A group of any other size is no faster than a group of the next smaller useful size. Without a useful size
     between the bounds, the result is ``least``. Cost: O(sqrt(tasks)).
 
     >>> useful_sizes(12, 1, 12), useful_sizes(12, 2, 5), useful_sizes(12, 7, 9)
@@ -52,7 +52,7 @@ def is_within_tolerance(present: int, size: int) -> bool:
 def capacity(worker_rate: float, tasks: int, size: int) -> float:
     """Return the records per second that ``size`` workers process if all tasks receive equal rates.
 
-    The worker with most tasks is the first to fall behind.
+    The worker with the most tasks limits the rate of the group.
 
     >>> capacity(100.0, 12, 4), capacity(100.0, 12, 5), capacity(100.0, 12, 6)
     (400.0, 400.0, 600.0)

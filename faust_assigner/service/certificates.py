@@ -1,4 +1,4 @@
-"""Certificates and authorities in files: checked at the start, read again after changes."""
+"""Reads TLS certificates and authorities from files: at the start, and again after each change."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def stamp_of(path: Path) -> Stamp:
 
 
 def check_pair(cert: Path, key: Path, flags: str) -> None:
-    """Raise ConfigError unless these are a certificate and its key.
+    """Raise ConfigError unless ``cert`` and ``key`` are a certificate and its private key.
 
-    gRPC's own error would blame the address.
+    Without this check, gRPC reports an invalid pair as an error of the port's address.
     """
     with _named(flags, "a certificate and its key"):
         # Without the empty password, OpenSSL prompts for the password of an encrypted key.
@@ -64,11 +64,11 @@ class Pem(NamedTuple):
 
 @dataclass
 class PemFiles:
-    """A certificate, its key, and the authorities of the other side; each pair or file may be absent.
+    """A certificate with its key, and the authorities that sign the peer's certificate.
 
-    ``flags`` and ``ca_flag`` name the command's options in errors; ``user`` names the reader in the
-    log. In the middle of a replacement the files may be unreadable, or the key may not match the
-    certificate. Meanwhile the last valid files are used.
+    The pair and the authorities are optional. ``flags`` and ``ca_flag`` name the command's options
+    in errors; ``user`` names this side in log lines. While an operator replaces the files, they may
+    be unreadable, or the key may not match the certificate. Then the last valid content is used.
     """
 
     certificate: Path | None

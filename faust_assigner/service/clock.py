@@ -1,4 +1,4 @@
-"""The clocks that the service takes as an argument."""
+"""The clocks that are passed to the service as an argument."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Clock(Protocol):
     """The clocks of one process, in seconds."""
 
     def monotonic(self) -> float:
-        """Monotonic time: never set back, and not comparable between processes."""
+        """Return monotonic time, which never runs back and is not comparable between processes."""
 
     def wall(self) -> float:
-        """Unix time; an administrator may set this clock forward or back."""
+        """Return unix time; an administrator may set this clock forward or back."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait for ``seconds``."""
@@ -24,13 +24,13 @@ class SystemClock:
     """The machine's clocks."""
 
     def monotonic(self) -> float:
-        """``time.monotonic``."""
+        """Return ``time.monotonic()``."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """``time.time``."""
+        """Return ``time.time()``."""
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """``asyncio.sleep``."""
+        """Wait for ``seconds`` with ``asyncio.sleep``."""
         await asyncio.sleep(seconds)

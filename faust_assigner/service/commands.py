@@ -15,9 +15,9 @@ class Owned:
     """A partition to process.
 
     ``epoch``   written with each commit; the sink refuses an epoch below the highest it has seen
-    ``offset``  where the previous owner stopped, if the previous owner reported it
-    ``keep``    the hand-off for which the consumer was asked to release the partition is aborted:
-                the consumer keeps the partition under the same epoch
+    ``offset``  the next offset to process, if the previous owner reported it
+    ``keep``    the service has aborted the hand-off in which the consumer was to release the
+                partition: the consumer keeps the partition under the same epoch
     """
 
     at: TopicPartition
@@ -30,9 +30,9 @@ class Owned:
 class Assignment:
     """Partitions to process and partitions to drop immediately.
 
-    ``full``: the consumer owns only the partitions of this message. ``releasing``: its Release
-    commands follow a full assignment; the consumer keeps such a partition until then if it still
-    holds it.
+    ``full``: the consumer owns only the partitions of this message. ``releasing``: partitions whose
+    Release commands follow this full assignment. The consumer keeps such a partition until its
+    Release, if it still holds the partition.
     """
 
     assigned: tuple[Owned, ...] = ()
@@ -56,8 +56,8 @@ class Release:
     """Release the partition, then send PartitionReleased with the id.
 
     ``strict``: the new owner waits for the release. Drain, flush the offset, then send the offset.
-    Otherwise the new owner processes already, and the sink refuses further commits under the old
-    epoch.
+    If not strict, the new owner already processes the partition, and the sink refuses further
+    commits under the old epoch.
     """
 
     at: TopicPartition
@@ -68,7 +68,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class AbortWarm:
-    """Discard the state warmed for this hand-off: it ended and the partition went elsewhere."""
+    """Discard the state warmed for this hand-off: the hand-off ended without an assignment."""
 
     at: TopicPartition
     handoff_id: int
@@ -83,7 +83,7 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """A sign of life of the stream, sent when no other command waits."""
+    """A message without content, sent in each idle interval to show that the stream lives."""
 
 
 Command = Assignment | Warm | Release | AbortWarm | Replicas | Pulse

@@ -14,7 +14,7 @@ from faust_assigner.settings.service import ServiceSettings
 
 @dataclass(eq=False, repr=False)
 class Condition:
-    """The condition of one instance, from its own copy of the store. A listener of the mirror."""
+    """The condition of one instance, from its own copy of the store; it listens to the mirror."""
 
     mirror: Mirror
     clock: Clock
@@ -22,30 +22,30 @@ class Condition:
     _vacant_since: float | None = field(default=-float("inf"), init=False)
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Record when the leader's key disappears, and when there is a leader's key again."""
+        """Record since when the leader's key is missing, if the changes concern the key."""
         if any(change.kind == "leaders" for change in changes):
             is_vacant = self.mirror.view.leader is None
             self._vacant_since = self.clock.monotonic() if is_vacant else None
 
     @property
     def silence_s(self) -> float:
-        """Seconds since the last answer or event of the store; infinite before the first."""
+        """Seconds since the store's last answer or event; infinite before its first answer."""
         return self.clock.monotonic() - self.mirror.heard_at
 
     @property
     def hears_store(self) -> bool:
         """Whether the store has answered recently.
 
-        Recently: within the leader's TTL or three times ``reconcile_s``, whichever is longer.
+        The limit is the leader's TTL or three times ``reconcile_s``, whichever is longer.
         """
         s = self.settings
         return self.silence_s < max(s.leader_ttl_s, 3 * s.reconcile_s)
 
     @property
     def has_leader(self) -> bool:
-        """Whether some instance leads, or led until less than the leader's TTL ago.
+        """Whether an instance leads, or led until less than the leader's TTL ago.
 
-        An ordinary change of leader is thus no fault.
+        So an ordinary change of leader does not count as a fault.
         """
         since = self._vacant_since
         return since is None or self.clock.monotonic() - since < self.settings.leader_ttl_s

@@ -1,8 +1,8 @@
 """A digest of held partitions, by which a consumer and the service detect a difference.
 
 Each held partition gives a number: the first eight bytes, big-endian, of SHA-256 over
-``TOPIC/PARTITION/EPOCH``. The digest is the sum of these numbers modulo 2**64. Changes therefore
-update the digest in any order.
+``TOPIC/PARTITION/EPOCH``. The digest is the sum of these numbers modulo 2**64. Changes can
+therefore be applied to the digest in any order.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Held:
     digest: int = 0
 
     def plus(self, topic: str, partition: int, epoch: int) -> Held:
-        """Return the sum with this partition added."""
+        """Return the digest with this partition added."""
         return Held(self.count + 1, (self.digest + _token(topic, partition, epoch)) % _MODULUS)
 
     def minus(self, topic: str, partition: int, epoch: int) -> Held:
-        """Return the sum without this partition."""
+        """Return the digest without this partition."""
         return Held(self.count - 1, (self.digest - _token(topic, partition, epoch)) % _MODULUS)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from faust_assigner.errors import FaustAssignerError, TryAgain
 
-#: The most claims of one consumer. The service refuses more, so that no consumer fills the store.
+#: Maximum number of claims of one consumer: the service refuses more, which would fill the store.
 MAX_CLAIMS = 100_000
 
 
@@ -43,7 +43,7 @@ class TooManyClaims(BadRequest):
 
 
 class NotFound(ServiceRefused, LookupError):
-    """No such topic, consumer or hand-off."""
+    """The topic, the consumer or the hand-off does not exist."""
 
 
 class WrongCaller(ServiceRefused):
@@ -79,7 +79,7 @@ class WrongPhase(ServiceRefused):
 
 
 class Busy(TryAgain):
-    """Too many registrations at once: try again, at a different instance if there is a second."""
+    """Too many registrations at once: try again, if possible at a different instance."""
 
 
 class StoreError(TryAgain):
@@ -87,7 +87,7 @@ class StoreError(TryAgain):
 
 
 class StoreUnavailable(StoreError):
-    """No answer within the deadline: the store may have carried out the call, or not."""
+    """The store did not answer before the deadline; it may or may not have carried out the call."""
 
 
 class Compacted(StoreError):

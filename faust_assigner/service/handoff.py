@@ -2,15 +2,15 @@
 
     Warming    the new owner fills its caches; the old owner keeps processing
     Ready      the new owner is warm. Strict mode: the old owner drains, flushes and releases first.
-               If the old owner cannot release, or does not in time, the leader expels it: its
-               session ends
+               If the old owner does not release in time, the leader expels it: the leader ends the
+               old owner's session
     Complete   the new owner has the assignment; the old owner is asked to release, and its epoch
                is fenced
 
 :func:`step` is pure: it takes a state and an event. The id of a hand-off is the revision that
-created its key. An answer with an outdated id therefore does not reach a later hand-off of the same
-partition. The *epoch* of an owner is the revision that made it the owner. An owner shows its epoch
-with each commit, and the sink refuses lower epochs.
+created its key. An answer with an outdated id therefore has no effect on a later hand-off of the
+same partition. The *epoch* of an owner is the revision that made it the owner. An owner sends its
+epoch with each commit, and the sink refuses lower epochs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 
 class Phase(Enum):
-    """The stored phase of a hand-off. The values are the names on the wire."""
+    """The phase of a hand-off in the store. The values are the stored names."""
 
     WARMING = "Warming"
     READY = "Ready"
@@ -30,9 +30,9 @@ class Phase(Enum):
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic. A tuple, because plans compare and hash hundreds of thousands.
+    """A partition of a topic. A tuple, so that plans compare and hash many partitions fast.
 
-    Equal to aiokafka's and kafka-python's of the same topic and number.
+    It equals aiokafka's and kafka-python's TopicPartition of the same topic and number.
     """
 
     topic: str
@@ -92,7 +92,7 @@ class State(Enum):
     READY = "ready"
     RELEASING = "releasing"
     UNRELEASED = "unreleased"  #: the old owner reported that it cannot release
-    EXPELLED = "expelled"  #: the old owner's session was ended; its lease has not run out yet
+    EXPELLED = "expelled"  #: the old owner's session was ended; its lease has not expired yet
     RELEASED = "released"
     COMPLETE = "complete"
     HANDED = "handed"  #: complete; the old owner had released before
@@ -125,11 +125,11 @@ class Effect(Enum):
 Step = tuple[State, Effect]
 _S, _H, _E = State, HandoffEvent, Effect
 
-#: A pair without an entry changes nothing. The leader takes the step LOOK when it sees the state.
+#: A pair without an entry changes nothing. LOOK is the leader's own event: it checks the hand-off.
 NEXT: Mapping[tuple[State, HandoffEvent], Step] = {
     (_S.WARMING, _H.WARM): (_S.READY, _E.NOTHING),
     (_S.WARMING, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
-    (_S.WARMING, _H.OLD_GONE): (_S.GONE, _E.GIVE),  # an orphan never waits
+    (_S.WARMING, _H.OLD_GONE): (_S.GONE, _E.GIVE),  # no owner is left: skip the warm-up
     (_S.WARMING, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
     (_S.WARMING, _H.UNWANTED): (_S.GONE, _E.NOTHING),
     (_S.WARMING, _H.LATE): (_S.GONE, _E.COOL),
@@ -149,20 +149,20 @@ NEXT: Mapping[tuple[State, HandoffEvent], Step] = {
     (_S.UNRELEASED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
     (_S.EXPELLED, _H.OLD_GONE): (_S.GONE, _E.GIVE),
     (_S.EXPELLED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
-    # A client without an incarnation has the same id as its successor. The successor may register
-    # before the leader sees the old registration's end; then only LATE ends the hand-off.
+    # A process without an incarnation looks like its successor. If the successor registers before
+    # the leader sees the end of the old registration, only LATE ends the hand-off.
     (_S.EXPELLED, _H.LATE): (_S.GONE, _E.NOTHING),
     (_S.RELEASED, _H.LOOK): (_S.HANDED, _E.GIVE),
     (_S.RELEASED, _H.OLD_GONE): (_S.GONE, _E.GIVE),
     (_S.RELEASED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
     (_S.RELEASED, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
     (_S.COMPLETE, _H.LET_GO): (_S.GONE, _E.NOTHING),
-    (_S.COMPLETE, _H.CANNOT): (_S.GONE, _E.NOTHING),  # the new owner has an epoch of its own
+    (_S.COMPLETE, _H.CANNOT): (_S.GONE, _E.NOTHING),  # the new owner's epoch fences the old owner
     (_S.COMPLETE, _H.OLD_GONE): (_S.GONE, _E.NOTHING),
     (_S.COMPLETE, _H.NEW_GONE): (
         _S.GONE,
         _E.NOTHING,
-    ),  # the assignment is an orphan: see the rebalancer
+    ),  # the rebalancer assigns the orphaned partition
     (_S.COMPLETE, _H.LATE): (_S.GONE, _E.NOTHING),  # the old owner is fenced by its epoch
     (_S.HANDED, _H.LOOK): (_S.GONE, _E.NOTHING),
     (_S.HANDED, _H.OLD_GONE): (_S.GONE, _E.NOTHING),

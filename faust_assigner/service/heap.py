@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 #: The growth of the copy of the store, in keys, after which its objects are frozen again.
 GROWN_BY = 5_000
-#: The number of new objects above which they are frozen; a collection of this many takes some 5 ms.
+#: More new objects than this are frozen; to collect this number of objects takes some 5 ms.
 MANY = 30_000
 
 

@@ -1,6 +1,8 @@
-"""The keys in the store: the first Kafka Assigner's, and additional keys; checks of names.
+"""The keys in the store, and checks of names.
 
-A name is escaped, so that a legal Kafka name with dots is one part of a key.
+The keys of the leader, consumers, topics, assignments and hand-offs are those of the original Kafka
+Assigner; the other keys exist only in this package. A name is escaped, so that a legal Kafka name
+with dots is one part of a key.
 """
 
 from __future__ import annotations
@@ -84,40 +86,40 @@ class Keys:
     def fence(self, name: str, incarnation: str) -> str:
         """The key of a replaced or expelled incarnation; bound to the incarnation's lease.
 
-        The process may be working until the key is gone. An additional key.
+        Until the key is gone, the process may still work.
         """
         return f"{self.prefix}fences/{escape(name)}/{escape(incarnation) or '-'}"
 
     def expelled(self, name: str, incarnation: str) -> str:
-        """The key of an incarnation expelled for an unreleased partition. An additional key."""
+        """The key of an incarnation that was expelled because it did not release a partition."""
         return f"{self.prefix}expelled/{escape(name)}/{escape(incarnation) or '-'}"
 
     @property
     def awaiting(self) -> str:
-        """The key during which the leader waits for missing consumers after an outage.
+        """The key that makes the leader wait for missing consumers after an outage.
 
-        Bound to a lease of the rebalance delay. An additional key.
+        Its lease lasts for the rebalance delay.
         """
         return f"{self.prefix}awaiting/group"
 
     def departed(self, name: str) -> str:
-        """The key of a consumer that deregistered and left partitions behind. An additional key."""
+        """The key of a consumer that deregistered while it owned partitions."""
         return f"{self.prefix}departed/{escape(name)}"
 
     def resync(self, name: str) -> str:
-        """The key of a session whose consumer must get its whole assignment again.
+        """The key of a consumer that must get its whole assignment again.
 
-        Bound to the consumer's lease. An additional key.
+        Bound to the consumer's lease.
         """
         return f"{self.prefix}resyncs/{escape(name)}"
 
     @property
     def paused(self) -> str:
-        """The key during which the leader moves no partition for balance. An additional key."""
+        """The key that stops the leader's moves for balance."""
         return f"{self.prefix}paused/group"
 
     def pin(self, at: TopicPartition) -> str:
-        """The key with the consumer on which an operator wants a partition. An additional key."""
+        """The key of an operator's order to keep a partition on a consumer."""
         return f"{self.prefix}pins/{escape(at.topic)}/{at.partition}"
 
     def topic(self, name: str) -> str:
@@ -125,9 +127,9 @@ class Keys:
         return f"{self.prefix}config/topics/{escape(name)}"
 
     def removed(self, name: str) -> str:
-        """The key of a topic that an operator removed, or Kafka deleted. An additional key.
+        """The key of a topic that an operator removed, or Kafka deleted.
 
-        The configuration does not bring such a topic back.
+        An instance does not add such a topic again from its configuration.
         """
         return f"{self.prefix}removed/{escape(name)}"
 
@@ -140,16 +142,16 @@ class Keys:
         return f"{self.prefix}handoffs/{escape(at.topic)}/{at.partition}"
 
     def cooldown(self, at: TopicPartition, consumer: str) -> str:
-        """The key of a consumer's cool-down for a partition. An additional key."""
+        """The key of a cool-down, in which the consumer does not get the partition."""
         return f"{self.prefix}cooldowns/{escape(at.topic)}/{at.partition}/{escape(consumer)}"
 
     def replicas(self, name: str) -> str:
-        """The key of the replicas that a consumer must keep warm. An additional key."""
+        """The key of the replicas that a consumer must keep warm."""
         return f"{self.prefix}replicas/{escape(name)}"
 
     @property
     def epochs(self) -> str:
-        """The key of the base above which epochs begin. An additional key.
+        """The key of the epochs' base, which is added to each revision.
 
         The service raises the base after a restore of the store.
         """

@@ -1,4 +1,4 @@
-"""A lease of this process: renewed periodically, and treated as lost before the store ends it."""
+"""A lease of this process: renewed periodically, and regarded as lost before the store ends it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from faust_assigner.service.store.base import Store
 
 logger = logging.getLogger(__name__)
 
-#: The share of the TTL after which a holder without a renewal stops acting. The store's count
-#: begins later than the holder's. At least a third of the TTL remains for running work to end
+#: A holder without a renewal stops acting after this share of the TTL. The store counts the TTL
+#: from a later moment than the holder. So running work has at least a third of the TTL to end
 #: before a successor starts.
 FENCE_AT = 2 / 3
 MIN_RETRY_S = 0.05
@@ -44,7 +44,7 @@ class HeldLease:
 
     @classmethod
     async def grant(cls, store: Store, clock: Clock, ttl_s: float) -> HeldLease:
-        """Grant a new lease. The shorter of the requested and the granted TTL counts."""
+        """Grant a new lease, whose TTL is the shorter of the requested and the granted TTL."""
         sent = clock.monotonic()
         lease = await store.grant(ttl_s)
         return cls(store, clock, lease.lease_id, granted_s=lease.ttl_s, ttl_s=ttl_s, sent=sent)
@@ -65,7 +65,7 @@ class HeldLease:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the holder must stop acting; 0 or less: it must stop now."""
+        """Seconds until the holder must stop acting; at 0 or less the holder must stop now."""
         return -1.0 if self._lost else self._sent + self._ttl_s * FENCE_AT - self._clock.monotonic()
 
     @property
@@ -79,7 +79,7 @@ class HeldLease:
         return self.left_s > 0
 
     async def hold(self, every_s: float) -> None:
-        """Renew the lease periodically; return when the lease is not held any more."""
+        """Renew the lease periodically; return when the holder may no longer act."""
         pause = every_s
         while self.is_held:
             await self._clock.sleep(min(pause, max(self.left_s, 0.0)))

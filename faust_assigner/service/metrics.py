@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 
 class Metrics:
-    """The counters of the service; the methods of this class count nothing. Times are in seconds."""
+    """The counters of the service; subclasses implement the methods. Times are in seconds."""
 
     def leading(self, leads: bool) -> None:
         """Record whether this instance leads from now on."""
 
     def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
-        """Record the ages of the hand-offs under way: phase -> the age of each."""
+        """Record the ages of the hand-offs in progress: phase -> the age of each."""
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
         """Count the end of a hand-off.

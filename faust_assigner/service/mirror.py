@@ -1,13 +1,13 @@
 """A complete copy of the group's keys: list, watch from the next revision, list again.
 
-After a broken watch, and every few seconds besides, the mirror compares its copy with a fresh
-listing. The history may be compacted, and a watch may hang. Then the watch resumes at the revision
-after the last seen.
+The mirror compares its copy with a fresh listing after a broken watch, and every few seconds: the
+history may be compacted, and a watch may hang. Then the watch resumes at the revision after the
+last seen.
 
-The comparison also detects a store restored from a snapshot: its revisions repeat earlier numbers.
-A watch from the last seen revision would wait until the restored store has reached this revision
-again. Epochs are revisions, and would be lower than epochs that sinks have seen. The mirror
-therefore raises the base of epochs before it applies the listing of a restored store.
+The comparison also detects a store restored from a snapshot, whose revisions repeat earlier
+numbers. A watch from the last seen revision would miss all changes below that revision. Epochs are
+a base plus a revision, and would be lower than epochs that sinks have seen. The mirror therefore
+raises the base before it applies the listing of a restored store.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ logger = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Change]], None]
 RETRY_S = 0.5
-#: The most unreadable keys that a log line names.
+#: Maximum number of unreadable keys that a log line names.
 NAMED = 10
-#: The number of keys above which a worker thread compares a listing with the copy.
+#: From this number of keys on, a worker thread compares a listing with the copy.
 LARGE = 4_000
-#: After a listing the mirror takes no listing for this many times the listing's duration.
+#: After a listing the mirror requests no listing for this many times the listing's duration.
 REST = 20.0
 #: The margin by which the base of epochs is raised: a different instance may have seen later
 #: revisions.
 AHEAD = 1_000_000
-#: The distance to the clock, in milliseconds, above which a consumer's epoch is not believed: else a
-#: hostile consumer could raise the epochs again and again, which interrupts all consumers.
+#: A consumer's epoch this many milliseconds ahead of the clock is ignored. Otherwise a hostile
+#: consumer could raise the epochs repeatedly, which interrupts all consumers.
 MOST_AHEAD = 10 * AHEAD
 
 
 class Mirror:
-    """The copy: ``view`` as of ``revision``.
+    """Keeps ``view``, the copy of the keys as of ``revision``.
 
-    The mirror calls each listener with a batch of changes that the view has applied as a whole.
+    After each batch of changes to the view, the mirror calls each listener with the batch.
     """
 
     def __init__(self, store: Store, keys: Keys, clock: Clock, *, reconcile_s: float) -> None:
@@ -69,26 +69,26 @@ class Mirror:
 
     @property
     def dated(self) -> int:
-        """The revision on the scale of epochs, which rises even if the store is restored."""
+        """The base plus the revision, as in epochs; it rises even if the store is restored."""
         return self.view.base + self.revision
 
     async def load(self) -> None:
-        """Take the first listing."""
+        """Fill the view from a first listing."""
         listing = await self._store.list(self._keys.prefix)
         self._take(listing, differences(self.view.raw, listing))
 
     async def follow(self) -> None:
-        """Watch the store, for ever."""
+        """Watch the store forever."""
         while True:
             self._listening = asyncio.get_running_loop().create_task(self._listen(), name="watch")
             try:
                 await self._listening
             except asyncio.CancelledError:
                 if (task := asyncio.current_task()) is None or task.cancelling():
-                    raise  # otherwise _forget ended the watch: its revision never comes
+                    raise  # this task was cancelled; otherwise _forget has ended the old watch
             except StoreError as error:
-                # The history may be compacted, or the store restored: a listing must show this
-                # before the watch resumes.
+                # The history may be compacted, or the store restored. A new listing brings the
+                # copy up to date before the watch resumes.
                 logger.info("the watch failed: %s; reading all keys again", error)
                 while not await self._relist():
                     await self._clock.sleep(RETRY_S)
@@ -102,10 +102,10 @@ class Mirror:
                 self._apply(batch.events, batch.revision)
 
     async def reconcile(self) -> None:
-        """Compare the copy with a listing every few seconds, for ever.
+        """Compare the copy with a listing every few seconds, forever.
 
-        Listings take at most about a twentieth of the time: a large group is listed less often. In
-        between the mirror reads one key to check that the store answers.
+        Listings take at most about a twentieth of the time, so a large group is listed less often.
+        Between listings the mirror reads one key to check that the store answers.
         """
         rest_until = -float("inf")
         while True:
@@ -129,7 +129,7 @@ class Mirror:
         self.heard_at = self._clock.monotonic()
 
     async def _relist(self) -> bool:
-        """Compare the copy with a listing, and return whether the store gave a listing."""
+        """Compare the copy with a listing, and return whether the store answered."""
         async with self._comparing:  # so that a restored store is detected only once
             asked = self.revision
             try:
@@ -155,8 +155,8 @@ class Mirror:
     async def _differences(self, listing: Listing) -> list[Event]:
         """List the differences between the view and a listing.
 
-        For a large group a worker thread compares a copy of the view while the watch goes on.
-        Differences that the watch has reported meanwhile are left out.
+        For a large group, a worker thread compares a copy of the view while the watch continues.
+        Differences that the watch has applied meanwhile are left out.
         """
         if len(listing.items) < LARGE:
             return differences(self.view.raw, listing)
@@ -168,8 +168,8 @@ class Mirror:
     ) -> bool:
         """Whether the store's history differs from the history that this mirror has seen.
 
-        ``asked``: the mirror's revision before the listing. Only a restored store answers with an
-        older one.
+        ``asked``: the mirror's revision before the listing. Only a restored store answers with a
+        lower revision.
         """
         if self.revision > listing.revision >= asked:
             return False  # the watch is ahead of the listing
@@ -178,11 +178,11 @@ class Mirror:
         )
 
     async def _raise_epochs(self, seen: int) -> int:
-        """Raise the base of epochs above ``seen``; return a revision with the base."""
+        """Raise the base of epochs above ``seen``; return a revision that contains the base."""
         return await self._put_base(seen, seen + AHEAD)
 
     async def _put_base(self, least: int, base: int) -> int:
-        """Write ``base`` if the stored base is below ``least``; return a revision with the base.
+        """Write ``base`` if the stored base is below ``least``; return a revision that has it.
 
         A different instance may have raised the base already.
         """
@@ -196,18 +196,18 @@ class Mirror:
     async def begin_epochs(self, wall_s: float) -> None:
         """Raise the base of epochs so that epochs are at least ``wall_s`` in milliseconds.
 
-        Called with a group's first consumer, on any store. The group may have used a different
-        store before, in memory or in etcd, with unrelated revisions.
+        Called when a group's first consumer registers. The group may have used a different store
+        before, in memory or in etcd, with unrelated revisions.
         """
         await self._put_base(least := int(wall_s * 1000) - self.revision, least)
 
     async def pass_epoch(self, epoch: int, wall_s: float) -> None:
         """Raise the base of epochs above ``epoch``, which a consumer had, if epochs have fallen.
 
-        Call it after the mirror has seen a write of this consumer. If epochs rise, the mirror has
-        then seen every grant to the consumer. Epochs fall if the store has lost all its data and the
-        former base was ahead of the clock. An epoch far ahead of the clock is a client's fault.
-        Return when the copy has the raised base: the consumer's first grants would be below it.
+        Call this method after the mirror has seen a write of this consumer: unless epochs have
+        fallen, the mirror has then seen every grant to the consumer. Epochs fall if the store has
+        lost all its data and the former base was ahead of the clock. An epoch far ahead of the
+        clock is a client's fault. Return when the copy has the raised base, before the next grants.
         """
         if epoch <= self.dated:
             return
@@ -241,8 +241,8 @@ class Mirror:
     def _apply(self, events: Sequence[Event], revision: int, *, known: bool = False) -> None:
         """Apply events to the view and call the listeners.
 
-        A listing has already delivered the watch's events at or below the mirror's revision; these
-        are skipped. ``known``: the events are the differences of a listing; all are applied.
+        Events of the watch at or below the mirror's revision are skipped: a listing has already
+        delivered them. ``known``: the events are the differences of a listing; all are applied.
         """
         fresh = events if known else [event for event in events if event.revision > self.revision]
         changes = [change for event in fresh if (change := self.view.apply(event)) is not None]
@@ -257,7 +257,7 @@ class Mirror:
                 listener(changes)
 
     def _tell_unreadable(self) -> None:
-        """Log the keys with unreadable values, each once."""
+        """Log each key with an unreadable value once."""
         new = sorted(self.view.unreadable - self._unreadable)
         self._unreadable = set(self.view.unreadable)
         if new:
@@ -270,19 +270,19 @@ class Mirror:
             )
 
     async def past(self, revision: int, known: int) -> None:
-        """Return when the copy has the write of ``revision``.
+        """Return when the copy contains the write of ``revision``.
 
         ``known``: the copy's revision before the write. A write at or below ``known`` shows that
-        the store was restored. The copy then still has the history from before the restore, with
-        the writer's earlier registration. The mirror therefore lists the store again first. Raises
-        as :meth:`reached`, and StoreUnavailable if this listing fails.
+        the store was restored. The copy may then still have the writer's registration from before
+        the restore, so the mirror lists the store again first. Raises as :meth:`reached`, and
+        StoreUnavailable if this listing fails.
         """
         if revision <= known and not await self._relist():
             raise StoreUnavailable("the store was restored, and this instance has not read it yet")
         await self.reached(revision)
 
     def end(self) -> None:
-        """End all waits for revisions: the mirror follows the store no more."""
+        """End all waits for revisions, because the mirror no longer follows the store."""
         self._is_over = True
         self._moved.set()
 

@@ -1,4 +1,4 @@
-"""One instance of the service. The network layer calls the class of this module."""
+"""One instance of the service. The network layer calls :class:`AssignerNode`."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ logger = logging.getLogger(__name__)
 
 
 class AssignerNode:
-    """One instance: start the node, register consumers, pass on their answers, stop the node.
+    """One instance: starts and stops all parts, and registers consumers.
 
-    ``acks`` takes the answers to hand-offs, ``orders`` an operator's orders; ``overview`` shows the
-    group, and ``condition`` the instance's own state.
+    ``acks`` takes the answers to hand-offs, and ``orders`` an operator's orders. ``overview`` shows
+    the group, and ``condition`` the instance's own state.
 
     ``node_id`` names the instance in the leader's key. The instance writes new ``topics`` at its
-    start. ``count_partitions`` asks Kafka; without ``count_partitions`` the service knows only
-    ``topics`` and the topics in the store. Every method raises :class:`ServiceRefused` (see errors)
+    start. ``count_partitions`` asks Kafka; without this function the service has only ``topics``
+    and the topics in the store. Every method raises :class:`ServiceRefused` (see errors)
     for a refused request, and ``StoreError`` if the store does not answer. All methods are
     idempotent: a caller may repeat each call.
     """
@@ -101,7 +101,7 @@ class AssignerNode:
         ]
 
     async def start(self) -> None:
-        """Write the topics, follow the store, run for leader. Return when ready to serve."""
+        """Write the topics, follow the store, and join the election. Return when ready to serve."""
         await self._mirror.load()
         await self._catalogue.write()
         loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ class AssignerNode:
             await self._rebalancer.lead(term)
         finally:
             self._metrics.leading(False)
-            self._metrics.handoffs({})  # the next leader counts hand-offs now
+            self._metrics.handoffs({})  # only the leader reports hand-offs and stuck consumers
             self._metrics.stuck(0)
             await ended(refresh)
 
@@ -140,7 +140,7 @@ class AssignerNode:
             self._vacancy.set()
 
     async def stop(self) -> None:
-        """Close all streams (``Ended.STOPPING``), resign, stop. Consumers stay registered."""
+        """Close all streams (``Ended.STOPPING``), stop, and resign. Consumers stay registered."""
         await self._sessions.stop()
         for task in reversed(self._tasks):
             await ended(task)
@@ -150,17 +150,17 @@ class AssignerNode:
 
     @property
     def serving(self) -> bool:
-        """Whether the instance is started and the store answers; the health of a relay."""
+        """Whether the instance is started and the store answers, so that it can serve calls."""
         return bool(self._tasks) and self.condition.hears_store
 
     @property
     def lives(self) -> bool:
-        """Whether the instance is started and all its tasks run: a restart would not help."""
+        """Whether the instance is started and all its tasks run; if not, a restart may help."""
         return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
     @property
     def leads(self) -> bool:
-        """Whether this instance leads and its lease is valid; the health of a leader."""
+        """Whether this instance leads and its lease is valid."""
         return self._election.leads
 
     async def register(self, consumer: Consumer) -> Stream:
@@ -168,7 +168,7 @@ class AssignerNode:
 
         A living stream of the same name on any instance ends as REPLACED. A new incarnation gets
         the name's partitions under new epochs; in strict mode only after the replaced incarnation's
-        lease has run out. Raises also ``Replaced``.
+        lease has expired. Raises also ``Replaced``.
         """
         checked_consumer(consumer.name)
         checked_incarnation(consumer.incarnation)
@@ -180,7 +180,7 @@ class AssignerNode:
     async def _need_topics(self, consumer: Consumer) -> None:
         """Add the unknown topics of a subscription. Raises NotFound and StoreUnavailable.
 
-        A process that registers again keeps its other topics: a topic may have been removed since.
+        If a process registers again, a missing topic is only logged: it may have been removed.
         """
         for topic in map(checked_topic, consumer.topics):
             try:
@@ -190,7 +190,7 @@ class AssignerNode:
                     raise
                 logger.info("%s registers again without %s: %s", consumer.name, topic, error)
                 if isinstance(error, StoreUnavailable):
-                    return  # the next topic would wait, too; the leader asks Kafka later
+                    return  # Kafka would delay the next topic too; the leader asks Kafka later
 
     async def heartbeat(
         self,
@@ -201,11 +201,11 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> float | None:
-        """Renew a registration made at any instance; return its remaining seconds for sure.
+        """Renew a registration made at any instance; return the seconds that it surely has left.
 
-        ``session``: the last session that the consumer knows of. Returns None if the registration
-        is over. ``held``: the digest of the partitions that the consumer holds; the service
-        compares this digest with the assignment.
+        ``session``: the id of the consumer's last session. Returns None if the registration is
+        over. ``held``: the digest of the partitions that the consumer holds; the service compares
+        this digest with the assignment.
         """
         async with self._callers.asking(consumer_name, identity, incarnation):
             lives_s = await self._beats.beat(consumer_name, identity, incarnation, session, held)
@@ -223,7 +223,7 @@ class AssignerNode:
     ) -> int:
         """Record the replicas that the consumer keeps warm: topic -> partitions.
 
-        Returns a revision that has the record, on the scale of epochs.
+        Returns a revision that contains the record, on the scale of epochs.
         """
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
@@ -246,7 +246,7 @@ class AssignerNode:
             return Action.SHUTDOWN_NOW
 
     def routes(self, topics: Collection[str], least_revision: int) -> AsyncIterator[RouteUpdate]:
-        """Iterate over the partitions' owners and their changes, for ever.
+        """Iterate over the partitions' owners and their changes, forever.
 
         Raises as :func:`followed`.
         """
@@ -263,14 +263,14 @@ class AssignerNode:
     # -- for operators -------------------------------------------------------------------------------
 
     async def drain(self, consumer_name: str) -> Action:
-        """Drain a consumer as an operator: the drain holds for every process of the name.
+        """Drain a consumer by an operator's order, which holds for every process of the name.
 
-        Answers as :meth:`deregister`. Raises ``NotFound``.
+        Returns as :meth:`deregister`. Raises ``NotFound``.
         """
         return await self._registered.drain(consumer_name)
 
     def _dated(self, revision: int) -> int:
-        """Return a revision of the store on the scale of epochs."""
+        """Return a revision of the store on the scale of epochs: plus the base."""
         return self._mirror.view.base + revision
 
     async def set_topic(self, topic: str, partition_count: int) -> int:

@@ -1,4 +1,4 @@
-"""Questions about the view: which consumers own, hand over, are awaited, or wait in vain."""
+"""Questions about the view: which consumers own or release partitions, are missing, or wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faust_assigner.service.view import View
 
 
 def has_more(view: View, name: str) -> bool:
-    """Whether the consumer's registered process owns a partition or takes part in a hand-off."""
+    """Return whether the consumer's registered process owns a partition or is in a hand-off."""
     mine = view.incarnation(name)
     return any(
         view.assignments[at].value.incarnation == mine for at in view.owned.get(name, ())
@@ -53,7 +53,7 @@ def unowned(view: View) -> int:
 
 
 def waits_in_vain(view: View, name: str, ready: Sequence[Consumer]) -> bool:
-    """Whether a draining consumer owns partitions, and no ``ready`` consumer can take any of them."""
+    """Whether a draining consumer owns partitions that no ``ready`` consumer can take."""
     mine = view.incarnation(name)
     topics = {
         at.topic

@@ -1,4 +1,4 @@
-"""How the copy of the store reads each kind of key."""
+"""Readers that decode each kind of key for the copy of the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Load = Callable[[KeyValue], Any]
 
 
 def _value(load: Callable[[bytes], Any]) -> Load:
-    """Return a reader of the key's value alone."""
+    """Return a reader that decodes only the key's value."""
     return lambda kv: load(kv.value)
 
 
@@ -24,9 +24,9 @@ class Reader:
     """The reader of one kind of key.
 
     ``field``   the view's field for entries of this kind
-    ``name``    makes the entry's key in the view from the key's names
+    ``name``    makes the entry's key in the view from the parts of the store's key
     ``load``    decodes the value
-    ``named``   the value's attribute that must equal the entry's key in the view; "" without one
+    ``named``   the value's attribute that must equal the entry's key in the view; "" for none
     """
 
     field: str
@@ -35,7 +35,7 @@ class Reader:
     named: str = ""
 
     def read(self, kv: KeyValue, name: object) -> Any:
-        """Return the key's value. Raises one of ``UNREADABLE``, also for another entry's value."""
+        """Return the decoded value. Raises one of ``UNREADABLE``, also if it names another key."""
         value = self.load(kv)
         if self.named and getattr(value, self.named) != name:
             raise ValueError(f"{kv.key} has another entry's value")
@@ -43,9 +43,9 @@ class Reader:
 
 
 def _at(names: tuple[str, ...]) -> TopicPartition:
-    """Return the partition of a key's names. Raises ``ValueError`` for an invalid number.
+    """Return the partition that a key names. Raises ``ValueError`` for an invalid number.
 
-    A partition has exactly one key: a different spelling of the number is invalid, too.
+    Each partition has exactly one key: a different spelling of the number is invalid, too.
     """
     topic, number = names
     if number != str(int(number)) or not 0 <= int(number) < MAX_PARTITIONS:
@@ -54,7 +54,7 @@ def _at(names: tuple[str, ...]) -> TopicPartition:
 
 
 def _process(names: tuple[str, ...]) -> tuple[str, str]:
-    """Return the consumer's name and the incarnation of a key's names."""
+    """Return the consumer's name and the incarnation that a key names."""
     return names[0], "" if names[1] == "-" else names[1]
 
 

@@ -10,7 +10,7 @@ from faust_assigner.service.handoff import Handoff, TopicPartition
 
 
 class Status(Enum):
-    """The status of a consumer. The values are the names on the wire."""
+    """The status of a consumer. The values are the stored names."""
 
     READY = "Ready"
     DRAINING = "Draining"
@@ -25,19 +25,19 @@ class Consumer:
     ``holds``          topic -> the partitions of which the consumer keeps a warm replica
     ``former``         topic -> the partitions that the consumer reports to have owned before;
                        stored only while the group waits for missing consumers
-    ``weights``        topic -> partition -> its cost, if the consumer knows it; 1.0 is ordinary
+    ``weights``        topic -> partition -> its cost, if the consumer sent it; 1.0 is the default
     ``endpoint``       the consumer's address for requests, for callers that watch assignments
     ``identity``       the authenticated name of the caller; "" without authentication
     ``session``        the id of this registration; each registration of a name has a new id
-    ``incarnation``    the id of the process under this name; "" for all clients of the first proto
+    ``incarnation``    the id of the process under this name; "" for clients of the first proto
     ``replaced``       earlier incarnations, newest first, at most :data:`MOST_REPLACED`
     ``returns``        in a request only: this incarnation was registered before. The service
                        refuses the request if a different incarnation is registered
     ``epoch``          in a request only: the highest epoch of any grant to this process
     ``by_operator``    an operator drained the name: a new incarnation stays drained
-    ``leaves``         draining, because the process itself wants to stop
-    ``dismissed``      draining, and the process was sent away although no consumer can take its
-                       partitions: the next registration of the name is not drained
+    ``leaves``         the consumer drains because the process itself wants to stop
+    ``dismissed``      the process was told to stop while it drained, because no consumer can take
+                       its partitions: the next registration of the name does not drain
     """
 
     name: str
@@ -78,12 +78,12 @@ def names_itself(incarnation: str) -> bool:
 #: Seconds for which the store keeps the mark of an expelled incarnation. The service assumes that
 #: an expelled process has stopped by then.
 EXPELLED_S = 86_400.0
-#: The values of the key ``awaiting/group``: ``KNOWN`` if the store still has the assignments of the group.
+#: The values of the key ``awaiting/group``: whether the store still has the group's assignments.
 KNOWN, FORGOTTEN = b"known", b"forgotten"
-#: The value of the key ``removed/TOPIC``: where the topic was removed. A topic that was removed in
-#: Kafka comes back when Kafka has it again.
+#: The values of the key ``removed/TOPIC``: an operator removed the topic, or Kafka deleted it. A
+#: topic that Kafka deleted returns when Kafka has it again.
 BY_OPERATOR, IN_KAFKA = b"by an operator", b"in Kafka"
-#: The most replaced incarnations that a registration keeps.
+#: Maximum number of replaced incarnations that a registration lists.
 MOST_REPLACED = 16
 #: The capability of a consumer that calls Heartbeat.
 HEARTBEATS = "heartbeats"
@@ -93,9 +93,9 @@ KEEPS_REPLICAS = "replicas"
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The owner of a partition, and the epoch since which it owns the partition.
+    """The owner of a partition, and the epoch under which it owns the partition.
 
-    ``epoch``        in the store the key's revision; consumers get the epoch of ``View.dated``
+    ``epoch``        in the store, the key's revision; consumers get the epoch of ``View.dated``
     ``offset``       the offset at which the previous owner stopped
     ``incarnation``  the owner's process; other processes of the name do not own the partition
     ``absent``       in an answer only: the owner is not registered
@@ -118,7 +118,7 @@ class Assigned:
 class TopicConfig:
     """A topic of the service.
 
-    ``in_kafka``: Kafka has had this topic. The service removes such a topic when Kafka deletes it.
+    ``in_kafka``: Kafka once had this topic, so that the service removes it when Kafka deletes it.
     """
 
     topic: str
@@ -130,7 +130,7 @@ class TopicConfig:
 class Pin:
     """An operator's order to put the partition on this consumer.
 
-    ``once``: the order ends when the consumer owns the partition, or cannot take the partition.
+    ``once``: the order ends when the consumer owns the partition or can no longer take it.
     """
 
     at: TopicPartition

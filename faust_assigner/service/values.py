@@ -1,7 +1,7 @@
 """The JSON values of the store's keys: the first Kafka Assigner's, with additional fields.
 
-A reader of the first Kafka Assigner finds all the fields that it knows. This package adds fields,
-and ignores fields that it does not know.
+The first Kafka Assigner finds all its fields in these values. This package adds fields, and
+ignores unknown fields.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from faust_assigner.service.records import (
 from faust_assigner.service.store.base import KeyValue
 
 T = TypeVar("T")
-#: The errors that the readers below raise if a value is not of their kind.
+#: The errors that the ``load_`` functions below raise for a value of a different kind.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-MAX_OFFSET = 2**63 - 1  # Kafka's
-#: The highest base of epochs. Epochs have 64 bits on the wire: 2**62 revisions fit above this base.
+MAX_OFFSET = 2**63 - 1  # Kafka's highest offset
+#: The highest base of epochs, low enough that a base plus a revision fits into 64 bits.
 MAX_BASE = 2**62
-#: etcd refuses a request of 1.5 MiB, with an error that looks as if a retry might help.
+#: The maximum bytes of a value. etcd refuses requests above 1.5 MiB, with an error that looks as if
+#: a retry might help.
 MAX_VALUE_BYTES = 1 << 20
 
 
@@ -47,7 +48,7 @@ def _load(value: bytes) -> dict[str, Any]:
 
 
 def readable(load: Callable[[bytes], T], kv: KeyValue | None) -> T | None:
-    """Load the key's value; ``None`` without the key, or if its value is unreadable."""
+    """Return the key's decoded value; ``None`` if the key is absent or its value is unreadable."""
     try:
         return None if kv is None else load(kv.value)
     except UNREADABLE:
@@ -88,7 +89,8 @@ def _offset(said: Any) -> int | None:
     return offset
 
 
-#: An additional field -> how its value is read. The field is left out if it has its default value.
+#: An additional field -> the function that reads its value. A field is left out of the document if
+#: it has its default value.
 Fields = Mapping[str, Callable[[Any], Any]]
 _OF_CONSUMER: Final[Fields] = {
     "topics": _strings,
@@ -122,7 +124,7 @@ _OF_HANDOFF: Final[Fields] = {
 
 
 def _additional(record: object, default: object, fields: Fields) -> dict[str, object]:
-    """Return the document's additional fields: those that differ from the ``default`` record's."""
+    """Return the additional fields whose values differ from those of the ``default`` record."""
     changed = (name for name in fields if getattr(record, name) != getattr(default, name))
     return {name: getattr(record, name) for name in changed}
 
@@ -142,7 +144,7 @@ def _at(document: Mapping[str, Any]) -> TopicPartition:
 def dump_consumer(consumer: Consumer) -> bytes:
     """Encode a consumer. Additional fields with default values are left out.
 
-    Raises ``BadRequest`` if the store would refuse the document's size.
+    Raises ``BadRequest`` if the document has more than :data:`MAX_VALUE_BYTES`.
     """
     document: dict[str, object] = {
         "consumer_name": consumer.name,
@@ -152,7 +154,8 @@ def dump_consumer(consumer: Consumer) -> bytes:
     }
     document |= _additional(consumer, Consumer(name=""), _OF_CONSUMER)
     if consumer.weights:
-        # In columns: a consumer may have very many weights, and encoding blocks the event loop.
+        # Write weights as columns, which are fast to encode: a consumer may have very many
+        # weights, and encoding blocks the event loop.
         document["weights"] = {
             topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()
         }
@@ -235,7 +238,7 @@ def load_leader(value: bytes) -> Leader:
 
 
 def dump_base(base: int) -> bytes:
-    """Encode the base above which epochs begin."""
+    """Encode the base of epochs."""
     return _dump({"base": base})
 
 
@@ -270,7 +273,7 @@ def load_pin(value: bytes) -> Pin:
 
 
 def dump_pause(pause: Pause) -> bytes:
-    """Encode the reason and the beginning of a pause."""
+    """Encode a pause of moves for balance."""
     return _dump({"reason": pause.reason, "since": pause.since})
 
 
@@ -281,7 +284,7 @@ def load_pause(value: bytes) -> Pause:
 
 
 def dump_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
-    """Encode a consumer's replicas, grouped by topic to keep a large value below the size limit."""
+    """Encode a consumer's replicas, grouped by topic to keep the value below the size limit."""
     found: dict[str, list[int]] = {}
     for at in partitions:
         found.setdefault(at.topic, []).append(at.partition)

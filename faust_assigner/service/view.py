@@ -1,4 +1,4 @@
-"""The store's content as values: each key is parsed once, and unreadable keys are recorded."""
+"""The store's content as decoded values; each value is decoded once, when its key changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """A value and its key in the store."""
+    """A decoded value, and its key in the store."""
 
     kv: KeyValue
     value: T
@@ -38,7 +38,7 @@ class Entry(Generic[T]):
 class Change:
     """The change of one key.
 
-    ``before`` or ``after`` is ``None`` if there was, or is, no readable value.
+    ``before`` or ``after`` is ``None`` if the key had, or has, no readable value.
     ``name`` is the entry's key in the view: a consumer's name, a topic, a partition, or
     (partition, consumer).
     """
@@ -58,10 +58,11 @@ class View:
     ``owned``       consumer -> its assignments; a consumer without assignments has no entry
     ``moving``      consumer -> the hand-offs to or from the consumer; no entry without hand-offs
     ``granted``     (consumer, incarnation) -> the number of the process's assignments
-    ``draining``    the consumers that leave
+    ``draining``    the consumers that hand all their partitions over
     ``raised``      the revision that last raised the base of epochs
     ``unreadable``  the keys with unreadable values
-    ``inputs``      counts the changes on which a plan depends: an equal count, an equal plan
+    ``inputs``      the number of changes so far on which a plan depends; if it is unchanged, so is
+                    the plan
     """
 
     keys: Keys
@@ -91,7 +92,7 @@ class View:
     inputs: int = 0
 
     def apply(self, event: Event) -> Change | None:
-        """Apply one key's event, and return the change; ``None`` for a key of an unknown kind."""
+        """Apply one event, and return the change; return None for a key of an unknown kind."""
         if event.kv is None:
             self.raw.pop(event.key, None)
         else:
@@ -148,7 +149,7 @@ class View:
                 del self.granted[process]
 
     def frozen(self) -> View:
-        """Copy the view for a reader in a worker thread. The copy shares the immutable entries.
+        """Return a copy for a worker thread, which shares the immutable entries.
 
         Cost: some ten nanoseconds per key.
         """
@@ -165,7 +166,7 @@ class View:
             return None
 
     def same(self, key: str) -> Compare:
-        """Make a compare that holds while ``key`` is as in this view, readable or not."""
+        """Make a compare that holds if the store's ``key`` is unchanged from this view."""
         kv = self.raw.get(key)
         return absent(key) if kv is None else unchanged(kv)
 
@@ -182,16 +183,16 @@ class View:
 
     @property
     def base(self) -> int:
-        """The base above which epochs begin: 0 if the store has no base."""
+        """The base of epochs, which is added to each revision; 0 if the store has no base."""
         return self.bases["base"].value if "base" in self.bases else 0
 
     def dated(self, assigned: Assigned) -> Assigned:
         """Return the assignment with the epoch for consumers: the base plus the revision.
 
-        Both parts only rise, and therefore the sum only rises. If the base was raised after the
-        grant, the owner has already committed under a lower epoch. The owner cannot tell these
-        commits from commits of a former owner. The former owner's last offset is then outdated and
-        is left out.
+        The base and the revision only rise, and so does their sum. If the base was raised after the
+        grant, the owner may have committed under its former, lower epoch. The owner cannot
+        distinguish these commits from commits of a former owner. The former owner's offset is then
+        outdated, and is left out.
         """
         offset = assigned.offset if assigned.epoch >= self.raised else None
         return replace(assigned, epoch=self.base + assigned.epoch, offset=offset)
@@ -202,7 +203,7 @@ class View:
         return entry is not None and entry.value.incarnation == incarnation
 
     def may_work(self, name: str, incarnation: str) -> bool:
-        """Whether this process may be working: it is registered, or its lease still runs."""
+        """Whether this process may be working: it is registered, or its fence still exists."""
         return self.is_registered(name, incarnation) or (name, incarnation) in self.fences
 
     def incarnation(self, name: str) -> str:
@@ -222,18 +223,18 @@ class View:
                 yield TopicPartition(topic, number)
 
     def exists(self, at: TopicPartition) -> bool:
-        """Whether the topic has such a partition."""
+        """Whether the topic exists and has this partition."""
         config = self.topics.get(at.topic)
         return config is not None and 0 <= at.partition < config.value.partition_count
 
 
 def differences(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
-    """List the events from ``known`` keys to ``listing``: writes by revision, then deletions."""
+    """List the events that turn ``known`` into ``listing``: writes by revision, then deletions."""
     now = {kv.key: kv for kv in listing.items}
     gone = [Event(key, listing.revision, None) for key in known if key not in now]
     new = [
         Event(kv.key, kv.mod_revision, kv) for kv in listing.items if known.get(kv.key) != kv
-    ]  # compare the whole value: a restored store uses a revision's number twice
+    ]  # compare whole values, because a restored store uses the same revision again
     return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(
         gone, key=lambda e: e.key
     )

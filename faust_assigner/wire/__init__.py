@@ -1,1 +1,1 @@
-"""Bytes between members: a member's metadata in a JoinGroup, and the leader's answers."""
+"""The bytes that members exchange: a member's metadata in a JoinGroup, and the leader's answers."""

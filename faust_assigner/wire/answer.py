@@ -1,9 +1,9 @@
-"""The leader's answer to each member: bounded user_data of an assignment <-> :class:`Answer`.
+"""Encodes and decodes the leader's answer to each member: the user_data of an assignment.
 
-The format is zlib over JSON that stock Faust reads, so that even a static member that returns with stock
-Faust finds its partitions. The part common to all members (the directory of owners, the group ids)
-is encoded and compressed once and stitched to each member's part. Our members read the directory
-from our extra key; stock members get the two distributions of stock Faust.
+The format is zlib over JSON that Faust's own ("stock") assignor can read, so that even a static member that
+returns with stock Faust finds its partitions. The part common to all members (the directory of owners, the
+group ids) is encoded and compressed once and appended to each member's part. Members with this package ("our
+members") read the directory from an extra key; stock members get stock Faust's two distributions.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from faust_assigner.wire.stock import (
     split_value,
 )
 
-#: Our decision names are short; a longer name comes from foreign software.
+#: The maximum length of a decision's id; a longer id does not come from this package, and is cut.
 _DECISION_BYTES = 64
 _ALL_OURS = 1
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One member's part of a round.
+    """One member's part of a round's result.
 
     ``actives`` and ``standbys`` are the fields that Faust uses; a global table's changelog is in both, and
-    ``writes`` has the member's own partitions of the changelog. ``generation`` is -1 in a stock leader's
+    ``writes`` has the member's own partitions of this changelog. ``generation`` is -1 in a stock leader's
     answer, which has no generation. ``is_uniform``: every member of the group uses this package.
-    ``decision_id`` is the round's name in the ledger, "" for none. ``awaited`` are the standbys whose task
-    moves here in a follow-up round, once they have caught up. ``promised`` are partitions that move here in
-    an immediate second round, after their owners have revoked them; ``among`` is the number of members of
-    this round, 0 without a second round. ``outcome`` is the round's decision with its reason; None if the
-    leader sent no outcome.
+    ``decision_id`` is the round's id in the ledger, "" for none. ``awaited`` are standbys on this member:
+    their tasks move to this member in a follow-up round, once the standbys have caught up. ``promised`` are
+    partitions that this member gets in an immediate second round, after their owners have revoked them;
+    ``among`` is the number of members of this round, 0 without a second round. ``outcome`` is the round's
+    decision with its reason; None if the leader sent no outcome.
     """
 
     actives: Mapping[str, Runs]
@@ -83,11 +83,11 @@ class Answer:
     outcome: Outcome | None = None
 
 
-# -- the kinds of fields that only an answer has
+# -- how the fields are encoded that only an answer has
 
 
 def _decode_outcome(body: Reader, topics: Sequence[str]) -> Outcome | None:
-    # The outcome is for people only: an unreadable outcome must not make the assignment unreadable.
+    # The outcome is only shown to people: if it is unreadable, the assignment must stay readable.
     try:
         return decode_outcome(body)
     except MetadataRefused:
@@ -109,7 +109,8 @@ _OUTCOMES = Kind(
 _GENERATION = Field(1, GENERATION, ("generation",))
 _FLAGS = Field(2, _UNIFORM, ("is_uniform",))
 _DECISION = Field(4, _SHORT_TEXT, ("decision_id",))
-#: The topics of these three are those of the actives, of the standbys and of the group ids.
+#: These fields contain topics as indexes: ``writes`` in the sorted topics of the actives, ``awaited`` in
+#: those of the standbys, and ``promised`` in those of the group ids.
 _WRITES = Field(3, CLAIMS, ("writes",))
 _AWAITED = Field(5, CLAIMS, ("awaited",))
 _PROMISED = Field(20, PROMISED, ("among", "promised"))
@@ -123,9 +124,9 @@ _BY_TAG = {
 class AnswerWriter:
     """Writes all answers of one round; the common part is compressed once.
 
-    Our members can be answered without the directory if the directory would make the group's record too
-    large for Kafka; such members cannot route by key. Stock members always get the directory. ``version``
-    is the lowest version among our members, ``among`` their number if a second round follows.
+    If the directory would make the group's record too large for Kafka, answers to our members can leave it
+    out; such members cannot route by key. Stock members always get the directory. ``version`` is the lowest
+    version among our members, ``among`` their number if a second round follows.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class AnswerWriter:
         with_directory: bool = True,
         leads: bool = False,
     ) -> bytes:
-        """Return the answer to a member of ours; the leader's own answer names joined and left members."""
+        """Return the answer to one of our members; ``leads``: also list joined and left members."""
         own = Writer()
         own.data += self._alike
         _WRITES.write(own, writes or {}, row_of(actives) if writes else {})
@@ -186,7 +187,7 @@ class AnswerWriter:
 
     @property
     def shared_bytes(self) -> int:
-        """Return the minimum size of the directory in every answer to our members."""
+        """Return the compressed size in bytes of the common part of all answers to our members."""
         return len(self._ours_tail(True))
 
     def for_stock(self, actives: Claims, standbys: Claims, url: str) -> bytes:
@@ -214,9 +215,10 @@ class AnswerWriter:
 
 
 class Stitch:
-    """A zlib stream whose tail is compressed once and stitched to many heads.
+    """A tail of zlib data that is compressed once and appended to many heads.
 
-    Deflate blocks that end at a full flush end on a byte boundary and refer to no earlier data.
+    This is valid, because a full flush ends the head's data at a byte boundary, and the tail's data does not
+    refer to the head.
     """
 
     def __init__(self, tail: bytes) -> None:
@@ -228,7 +230,7 @@ class Stitch:
         return len(self._packed)
 
     def after(self, head: bytes) -> bytes:
-        """Return zlib data of ``head + tail``; costs O(len(head)) and one checksum."""
+        """Return zlib data of ``head + tail``. Cost: O(len(head)), and one checksum of the tail."""
         packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 5)
         packed = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
         checksum = zlib.adler32(self._tail, zlib.adler32(head))
@@ -236,7 +238,7 @@ class Stitch:
 
 
 def decode_answer(user_data: bytes | None) -> Answer:
-    """Decode our or a stock leader's answer, up to 4 MiB unpacked. Raises :class:`MetadataRefused`."""
+    """Decode an answer of our leader or of a stock leader, up to 4 MiB. Raises :class:`MetadataRefused`."""
     stock = read_json(unpack(bytes(user_data or b"")), limit=UNPACKED_BYTES)
     actives, standbys = read_stock_claims(stock.get("assignment"))
     url = read_label(stock.get("url"), "url", chars=URL_CHARS)
@@ -267,15 +269,15 @@ def _split(value: object) -> tuple[bytes, bytes]:
 
 
 def read_directory(data: bytes) -> Directory:
-    """Return the directory inside an answer; empty if the leader left the directory out."""
+    """Decode the directory in an answer; return an empty directory if the leader left it out."""
     return decode_directory(data) if data else Directory()
 
 
 def own_topics(topics: Collection[str], answer: Answer) -> dict[str, Runs]:
-    """Return the actives of an answer as claims for the next round, without synthetic global-table entries.
+    """Return the actives of an answer as claims for the next round.
 
-    ``topics`` are the changelogs of this member's global tables. Our leader lists the partitions of these
-    changelogs that belong to this member; from a stock leader's answer no such partition is claimed.
+    ``topics`` are the changelogs of this member's global tables, of which every member gets all partitions.
+    Only the partitions that this member writes (``Answer.writes``) are claimed; a stock leader reports none.
     """
     claims = {t: runs for t, runs in answer.actives.items() if t not in topics}
     claims.update({t: runs for t, runs in answer.writes.items() if t in topics})

@@ -1,8 +1,8 @@
-"""Untrusted bytes, read within limits: no loop, recursion or allocation here is unbounded.
+"""Reads untrusted bytes within limits on every loop, recursion and allocation.
 
 The limits are public; docs/explanation/algorithms.md#limits-of-what-is-read explains the effect of a wrong
-limit. Each refusal is a :class:`MetadataRefused` that names the exceeded limit or the wrong shape, never
-the bytes.
+limit. Each refusal is a :class:`MetadataRefused` that names the exceeded limit or the wrong shape, but does
+not quote the bytes.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import NoReturn
 
 from faust_assigner.errors import MetadataRefused
 
-#: The size limits of a member's bytes, and of an unpacked answer.
+#: The maximum sizes of a member's user_data, and of an unpacked answer, and the maximum depth of JSON.
 USER_DATA_BYTES = 256 * 1024
 UNPACKED_BYTES = 4 * 1024 * 1024
 JSON_DEPTH = 16
 
-#: The limits of names, URLs and counts inside the metadata.
+#: The maximum lengths of names and URLs, and the maximum counts, in the metadata.
 NAME_CHARS = 249  # Kafka's own limit for a topic name
 URL_CHARS = 2048
-LABEL_CHARS = 255  # instance id, rack id, version
+LABEL_CHARS = 255  # for an instance id, a rack id and a version
 TOPICS = 10_000
 SETS = 20_000
 LARGEST_INT = 2**31 - 1
 
-#: An unterminated string reaches to the end; otherwise each of its escaped quotes would be tried as the
-#: start of a string, each up to the end.
+#: Matches a JSON string. An unterminated string matches up to the end of the data. Otherwise the search would
+#: start again at each of its escaped quotes, which takes quadratic time.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _NOT_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -36,9 +36,9 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]")
 
 
 def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, object]:
-    """Parse a JSON object of at most ``limit`` bytes and depth 16; refuses ``NaN`` and ``Infinity``.
+    """Parse a JSON object of at most ``limit`` bytes and depth 16; refuse ``NaN`` and ``Infinity``.
 
-    Cost: linear, in C.
+    Cost: linear in the number of bytes, in C code.
     """
     if len(data) > limit:
         raise MetadataRefused(f"{len(data)} bytes, the limit is {limit}")
@@ -56,13 +56,13 @@ def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, object]
 
 
 def _check_depth(data: bytes) -> None:
-    # Without its strings and all but its brackets, a document of depth n is empty after n rounds of
-    # removing adjacent pairs of brackets.
+    # Reduce the document to its brackets outside strings. If its depth is n, the result is empty after
+    # n rounds that remove adjacent pairs of brackets.
     brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
     size = -1
     for _ in range(JSON_DEPTH):
         if len(brackets) == size:
-            break  # the rest is unbalanced
+            break  # the remaining brackets are unbalanced
         size = len(brackets)
         brackets = brackets.replace(b"[]", b"")
     if brackets:
@@ -77,7 +77,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
-    """Unpack zlib data to at most ``limit`` bytes; memory never holds more."""
+    """Unpack zlib data to at most ``limit`` bytes, without more memory than that."""
     if len(data) > limit:
         raise MetadataRefused(f"{len(data)} compressed bytes, the limit is {limit}")
     stream = zlib.decompressobj()
@@ -86,7 +86,7 @@ def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
     except zlib.error as exc:
         raise MetadataRefused(f"not zlib data: {type(exc).__name__}") from None
     if stream.unconsumed_tail or not stream.eof:
-        # More data follows, or the end was cut off; the next byte decides.
+        # Either the data is above the limit, or its end was cut off. Try to unpack one more byte.
         more = b""
         if stream.unconsumed_tail:
             more = stream.decompress(stream.unconsumed_tail, 1)
@@ -98,7 +98,9 @@ def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
 
 
 def read_label(value: object, what: str, *, chars: int = LABEL_CHARS) -> str:
-    """Check a short text without control characters, blanks or lone surrogates."""
+    """Return the text ``value`` if it is short, without control characters, blanks and lone surrogates.
+    Raises :class:`MetadataRefused`; ``what`` names the text in the error.
+    """
     if type(value) is not str:
         raise MetadataRefused(f"{what} is a {type(value).__name__}, not a text")
     if len(value) > chars:

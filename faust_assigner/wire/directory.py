@@ -1,8 +1,8 @@
-"""The directory for every member's router: partition -> owner's URL, and the holders of copies.
+"""The directory for every member's router: the URLs of each partition's owner and of its copies.
 
-The directory is the same for all members, so it is encoded and compressed once. The owners of
-co-partitioned topics are a single column of ranks, as runs of contiguous numbers per member. Instance ids
-let the next leader know a static member's partitions before its restart.
+The directory is the same for all members, so it is encoded and compressed once. Co-partitioned topics share
+one column: the owners' ranks, in partition order, as runs of equal ranks. From the instance ids the next
+leader finds a static member's partitions before its restart.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ _TOPICS, _URLS, _INSTANCES, _COLUMN, _CHANGELOGS, _GLOBALS, _STANDBYS = range(1,
 
 @dataclass(frozen=True)
 class Directory:
-    """The owners, as *ranks* of members: their order of first ownership, then of member ids.
+    """The owners, as *ranks* of members: a member's rank is its index in ``urls``.
 
-    ``owners`` maps topic -> int64[partitions], the owner's rank or ``NOBODY``; co-partitioned topics share
-    an array. ``instances`` is empty if no member has an instance id, else a text per rank ("" for
-    none). ``globals_`` are the changelogs of global tables: ``owners`` has the writer of each
-    partition, but every member holds all of them.
+    Members are ordered by their first owned partition, then by member id. ``owners`` maps topic ->
+    int64[partitions], the owner's rank or ``NOBODY``; co-partitioned topics share an array. ``instances`` is
+    empty if no member has an instance id; otherwise it has one text per rank, "" for no id. ``globals_`` are
+    the changelogs of global tables: ``owners`` has the writer of each partition, but every member holds all
+    partitions. ``standbys`` maps topic -> arrays like those of ``owners``, with the ranks of copies.
     """
 
     urls: tuple[str, ...] = ()
@@ -53,7 +54,7 @@ class Directory:
     standbys: Mapping[str, tuple[Ints, ...]] = field(default_factory=dict)
 
     def by_url(self, topics: Collection[str]) -> ByUrl:
-        """Return URL -> topic -> partitions, for the known topics of ``topics``.
+        """Return URL -> topic -> partitions, for those of ``topics`` that the directory has.
 
         Members with the same URL are merged.
         """
@@ -63,7 +64,7 @@ class Directory:
             if topic in self.globals_:
                 everything = list(
                     range(owner.size)
-                )  # a shared list: a leader may name many members
+                )  # one list for all members, to save memory: there may be many
                 for mine in found.values():
                     mine[topic] = everything
                 continue
@@ -84,7 +85,7 @@ class Directory:
         return self.urls[int(owner[partition])]
 
     def standby_urls(self, topic: str, partition: int) -> tuple[str, ...]:
-        """Return the URLs of the known holders of a copy."""
+        """Return the URLs of the members with a copy, as far as they are known."""
         ranks = [
             int(column[partition])
             for column in self.standbys.get(topic, ())
@@ -93,7 +94,7 @@ class Directory:
         return tuple(self.urls[rank] for rank in ranks if rank != NOBODY)
 
     def held_by_instance(self, instance_id: str) -> dict[str, Ints]:
-        """Return the static member's former partitions by topic."""
+        """Return topic -> the partitions of the static member; empty if the id is unknown or not unique."""
         ranks = [r for r, name in enumerate(self.instances) if name == instance_id]
         if len(ranks) != 1:
             return {}
@@ -102,7 +103,7 @@ class Directory:
 
 
 def encode_directory(directory: Directory) -> bytes:
-    """Encode in compressed form: O(runs + members) bytes."""
+    """Encode and compress the directory, to O(runs + members) bytes."""
     out = Writer()
     topics = sorted(directory.owners)
     row = {topic: i for i, topic in enumerate(topics)}
@@ -131,7 +132,7 @@ def encode_directory(directory: Directory) -> bytes:
 
 
 def _encode_column(owner: Ints, rows: list[int]) -> bytes:
-    """Encode topics, then (rank + 1, length) per run: all ranks first, as steps, then all lengths."""
+    """Encode the column's topics, then its runs: the ranks as differences, then the lengths."""
     body = Writer()
     body.numbers(rows)
     first = np.flatnonzero(np.diff(owner, prepend=owner[:1] - 1) != 0)
@@ -182,7 +183,8 @@ def decode_directory(data: bytes) -> Directory:
 
 def _labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:
     if not raw:
-        # An empty text and no text look alike; ranks start with the first member.
+        # No bytes can mean no text or one empty text. One empty text is safe: if there is no member, no
+        # rank refers to it.
         return ("",)
     texts = split_texts(raw)
     if len(texts) > most:

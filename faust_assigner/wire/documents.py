@@ -1,4 +1,4 @@
-"""Dataclasses as JSON documents: written as they are, read with a check of each field's type.
+"""Converts dataclasses to JSON documents and back; the reader checks the type of each field.
 
 A reader skips unknown keys and uses the default of missing keys.
 """
@@ -34,12 +34,12 @@ def of_json(kind: type[T], document: Mapping[str, object]) -> T:
 
 
 def printable(text: str) -> str:
-    """Replace the characters that would move a terminal's cursor or hide text."""
+    """Replace unprintable characters, which could move a terminal's cursor or hide text, by ``?``."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def read_text(value: object, name: str) -> str:
-    """Check a text and cut it to 4,096 printable characters."""
+    """Return the text, cut to 4,096 characters and printable. Raises :class:`MetadataRefused`."""
     if type(value) is not str:
         raise _refused(name, "a text", value)
     return printable(value[:_TEXT_CHARS])
@@ -106,7 +106,7 @@ def _whole(value: object, name: str) -> int:
 
 
 def _number(value: Any, name: str) -> float:
-    if type(value) not in (int, float) or not -_BEYOND < value < _BEYOND:  # excludes NaN, too
+    if type(value) not in (int, float) or not -_BEYOND < value < _BEYOND:  # refuses NaN as well
         raise _refused(name, "a number", value)
     return float(value)
 

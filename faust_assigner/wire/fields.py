@@ -1,7 +1,7 @@
-"""Tagged fields: a row of a table for each field, and a kind for each type of value, for both directions.
+"""Tagged fields: a table has one row for each field, whose kind encodes and decodes the value.
 
 A member's metadata (:mod:`faust_assigner.wire.join`) and its answer (:mod:`faust_assigner.wire.answer`) are
-lists of such fields. A topic is written as its index in a sorted list of topics that both sides know:
+lists of such fields. A topic is written as its index in a sorted list of topics that both sides have:
 ``row`` maps topics to indexes for the writer, ``topics`` is the list for the reader.
 """
 
@@ -19,7 +19,7 @@ from faust_assigner.wire.runs import Reader, Runs, Writer, decode_text
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of value. ``encode(value, row)`` returns None for a value that needs no field."""
+    """The encoding of one type of value. ``encode(value, row)`` returns None if no field is written."""
 
     encode: Callable[[Any, Mapping[str, int]], bytes | None]
     decode: Callable[[Reader, Sequence[str]], Any]
@@ -27,7 +27,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field: its tag, its kind and the attribute that it fills; two ``names`` share a pair of values."""
+    """A field: its tag, its kind, and the attributes ``names`` that its value fills (one, or a pair)."""
 
     tag: int
     kind: Kind
@@ -36,13 +36,13 @@ class Field:
     is_alike: bool = False
 
     def write(self, out: Writer, value: object, row: Mapping[str, int]) -> None:
-        """Append the field, unless ``value`` needs no field."""
+        """Append the field, unless its kind leaves out this ``value``."""
         body = self.kind.encode(value, row)
         if body is not None:
             out.field(self.tag, body)
 
     def named(self, value: Any) -> dict[str, Any]:
-        """Return a decoded value by attribute."""
+        """Return attribute -> value for a decoded value."""
         return dict(zip(self.names, value if len(self.names) > 1 else (value,), strict=True))
 
 
@@ -67,14 +67,14 @@ def _decode_name(body: Reader, topics: Sequence[str]) -> str:
 
 
 def encode_numbers(values: PartitionNumbers) -> bytes:
-    """Encode a set of numbers, or of indexes of topics."""
+    """Encode a set of partition numbers, or of topics' indexes."""
     body = Writer()
     body.numbers(values)
     return bytes(body.data)
 
 
 def decode_rows(body: Reader, topics: Sequence[str]) -> list[str]:
-    """Decode indexes of topics to the topics."""
+    """Decode a set of indexes, and return the topics with these indexes."""
     rows = body.runs()
     if rows.end > len(topics):
         raise MetadataRefused(f"a topic index beyond the {len(topics)} subscribed topics")
@@ -82,7 +82,7 @@ def decode_rows(body: Reader, topics: Sequence[str]) -> list[str]:
 
 
 def _encode_claims(claims: Claims, row: Mapping[str, int]) -> bytes | None:
-    """Encode (topics, numbers) pairs: topics with equal numbers share a pair; empty topics are left out."""
+    """Encode claims as pairs (topics, their common numbers); topics without numbers are left out."""
     sets: dict[bytes, list[int]] = {}
     for topic in sorted(row.keys() & claims.keys()):
         numbers = encode_numbers(claims[topic])
@@ -92,7 +92,7 @@ def _encode_claims(claims: Claims, row: Mapping[str, int]) -> bytes | None:
 
 
 def _decode_claims(body: Reader, topics: Sequence[str]) -> dict[str, Runs]:
-    """Decode claims; each topic at most once."""
+    """Decode claims. Raises :class:`MetadataRefused` if a topic occurs twice."""
     claims: dict[str, Runs] = {}
     while not body.is_done:
         named = decode_rows(body, topics)
@@ -125,14 +125,14 @@ LABEL = Kind(
     lambda label, row: label.encode() if label else None,
     lambda body, topics: _decode_name(body, topics) or None,
 )
-#: A field without bytes.
+#: A field without bytes, written only for True.
 FLAG = Kind(lambda is_so, row: b"" if is_so else None, lambda body, topics: True)
 CLAIMS = Kind(_encode_claims, _decode_claims)
-#: A generation and the claims of it.
+#: A generation, and the claims of this generation.
 FORMER = Kind(
     _encode_former, lambda body, topics: (body.varint() - 1, _decode_claims(body, topics))
 )
-#: The number of members in a round that has a second round, and the claims that wait for the second.
+#: The number of members of a round that a second round follows, and the claims for this second round.
 PROMISED = Kind(
     _encode_promised, lambda body, topics: (body.varint(), _decode_claims(body, topics))
 )

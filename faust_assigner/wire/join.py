@@ -1,10 +1,10 @@
-"""A member's metadata in a JoinGroup: versioned, bounded user_data <-> :class:`JoinData`.
+"""Encodes and decodes a member's metadata in a JoinGroup: the user_data, versioned and bounded.
 
-The bytes are JSON that stock Faust reads, with our data in one extra key ``faust_assigner``:
-``"<version>:<base64 of tagged fields>"``. A topic is written as its index in the sorted subscription,
-which travels beside the user_data, so that no name occurs twice. Stock's own part repeats the
-claims as long as a stock leader may read them; its distributions, which no leader reads, stay
-empty. A reader skips unknown fields and keys; the version of an answer is the lowest version
+The bytes are JSON that Faust's own ("stock") assignor can read, with our data in one extra key
+``faust_assigner``: ``"<version>:<base64 of tagged fields>"``. A topic is written as its index in the sorted
+subscription. A JoinGroup contains the subscription beside the user_data, so that no name occurs twice. The
+part for stock Faust repeats the claims while a stock leader is possible; its distributions, which no leader
+reads, stay empty. A reader skips unknown fields and keys. The version of an answer is the lowest version
 among the members.
 """
 
@@ -46,11 +46,11 @@ from faust_assigner.wire.stock import (
     split_value,
 )
 
-#: The version of our key's content.
+#: The version of the value of the key ``faust_assigner``.
 VERSION = 1
 #: The version of a member without the key.
 STOCK = 0
-#: The protocols that members offer, the preferred first: cooperative rebalances, and stock's name.
+#: The protocols that members offer, the preferred first: for cooperative rebalances, and stock Faust's.
 COOPERATIVE, EAGER = "faust-cooperative", "faust"
 
 LARGEST_CAPACITY = 1e6
@@ -64,18 +64,18 @@ Memo: TypeAlias = dict[tuple[int, bytes, tuple[str, ...]], Any]
 class JoinData:
     """One member's metadata in a rebalance.
 
-    ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers: the assignment of
-    ``generation``, and the table partitions with files on the member's disk (a claim of state, never of
-    ownership). ``former_actives`` are the member's partitions of ``former_generation``, before its process
-    ended: a wish. ``changelogs`` are the topics that the member knows as changelogs; ``globals_`` maps
-    changelogs of global tables to whether every partition must also be a standby. ``version`` is ``STOCK``
-    for a member without our key. ``positions`` is the member's progress in each changelog, None if unknown.
-    ``awaited`` and ``overdue`` are the standbys whose task was to move here, and those that took too long
-    (:mod:`faust_assigner.warmup`). ``holds``: the member keeps processing ``actives`` during the round, so
-    no other member may get them. ``promised`` are the partitions that the round of ``generation`` reserves
-    for this member until their owners have revoked them; ``among`` is the number of members of that round, 0
-    without a second round. ``leaves``: the member hands its partitions over. ``cooperative``: the member
-    offers cooperative rebalances.
+    ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers. ``actives`` and ``standbys``
+    are the assignment of ``generation``. ``on_disk`` are table partitions with files on the member's disk,
+    which it does not claim to own. ``former_actives`` are the member's partitions of ``former_generation``,
+    before its process ended; the member prefers them. ``changelogs`` are the topics that the member uses as
+    changelogs; ``globals_`` maps changelogs of global tables to whether every partition must also be a
+    standby. ``version`` is ``STOCK`` for a member without our key. ``positions`` is the member's progress in
+    each changelog, None if unknown. ``awaited`` are standbys on this member whose tasks are to move to it,
+    and ``overdue`` those that took too long (:mod:`faust_assigner.warmup`). ``holds``: the member keeps
+    processing ``actives`` during the round, so no other member may get them. ``promised`` are the partitions
+    that the round of ``generation`` reserves for this member until their owners have revoked them; ``among``
+    is the number of members of that round, 0 without a second round. ``leaves``: the member hands its
+    partitions over. ``cooperative``: the member offers cooperative rebalances.
     """
 
     url: str = ""
@@ -104,11 +104,11 @@ class JoinData:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the member understands more than stock Faust."""
+        """Whether the member uses this package, not stock Faust."""
         return self.version > STOCK
 
 
-# -- the kinds of fields that only a join has
+# -- how the fields are encoded that only a join has
 
 
 def _decode_capacity(body: Reader, topics: Sequence[str]) -> float:
@@ -151,7 +151,7 @@ def _encode_globals(globals_: Mapping[str, bool], row: Mapping[str, int]) -> byt
 
 
 def _decode_globals(body: Reader, topics: Sequence[str]) -> dict[str, bool]:
-    """Decode topics, with a flag for global tables that are followed in full."""
+    """Decode topic -> whether every partition must also be a standby."""
     named = decode_rows(body, topics)
     full = set() if body.is_done else set(decode_rows(body, topics))
     return {topic: topic in full for topic in named}
@@ -170,7 +170,7 @@ _POSITIONS = Kind(
     lambda positions, row: None if positions is None else encode_positions(positions, row),
     decode_positions,
 )
-#: All fields in the order of their bytes; a reader takes them in any order. A tag is never used again.
+#: All fields in the order of writing; a reader accepts any order. A removed field's tag is never reused.
 FIELDS = (
     Field(1, GENERATION, ("generation",)),
     Field(2, CLAIMS, ("actives",)),
@@ -198,7 +198,7 @@ _BY_TAG = {field.tag: field for field in FIELDS}
 def encode_join(data: JoinData, topics: Collection[str], *, for_stock: bool = True) -> bytes:
     """Encode the user_data of a member that subscribes to ``topics``.
 
-    ``for_stock`` repeats the claims for a stock leader. Claims on other topics are dropped.
+    ``for_stock`` repeats the claims for a stock leader. Claims on topics outside ``topics`` are dropped.
     """
     row = row_of(set(topics))
     fields = Writer()
@@ -219,11 +219,11 @@ def encode_join(data: JoinData, topics: Collection[str], *, for_stock: bool = Tr
 def decode_join(
     user_data: bytes | None, topics: Collection[str], *, memo: Memo | None = None
 ) -> JoinData:
-    """Decode the user_data of :func:`encode_join`, or stock's own metadata.
+    """Decode the user_data of :func:`encode_join`, or stock Faust's metadata.
 
-    Claims are returned as :class:`~faust_assigner.wire.runs.Runs`, so a claim costs its bytes and not its
-    numbers. ``memo``, a dict that the caller keeps for one round, saves decoding the common parts of
-    members with equal subscriptions. Raises :class:`MetadataRefused`.
+    Claims are returned as :class:`~faust_assigner.wire.runs.Runs`, so their cost grows with their bytes, not
+    with the number of partitions. ``memo`` is a dict that the caller keeps for one round: it saves decoding
+    the common parts of members with equal subscriptions again. Raises :class:`MetadataRefused`.
     """
     stock = read_json(bytes(user_data or b""), limit=USER_DATA_BYTES)
     url = read_label(stock.get("url"), "url", chars=URL_CHARS)
@@ -257,7 +257,7 @@ def _read_fields(fields: Reader, topics: tuple[str, ...], memo: Memo) -> dict[st
 
 
 def url_of(user_data: bytes | None) -> str:
-    """Return the URL in otherwise refused metadata; "" if unreadable."""
+    """Return the URL in metadata that :func:`decode_join` refused; "" if the URL is unreadable too."""
     try:
         return read_label(read_json(bytes(user_data or b"")).get("url"), "url", chars=URL_CHARS)
     except MetadataRefused:

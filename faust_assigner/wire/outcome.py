@@ -1,7 +1,7 @@
-"""A round's decision and its reason, in about 30 bytes of each answer, so that any answer can be read for it.
+"""A round's decision and its reason, in about 30 bytes of each answer.
 
-A group's coordinator keeps the answers of the last round. An operator's tool reads the outcome there, even
-after the deciding leader has left.
+A group's coordinator keeps the answers of the last round. So an operator's tool can read the outcome from any
+answer, even after the leader of that round has left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.runs import Reader, Writer
 
 _PLANNED, _LEADS = 1, 2
-#: Further names are counted, not listed.
+#: The maximum number of listed names; further names are left out.
 MOST_NAMED = 10
 _TEXT_CHARS = 2048
 _LATEST = 1 << 40
@@ -23,12 +23,12 @@ class Outcome:
     """The result of one round.
 
     ``decided_at`` is in seconds since 1970 by the leader's clock, 0 if unknown. ``trigger`` is the change
-    since the leader's last round (join, leave, ...). The numbers count the ``members`` and ``tasks`` of the
-    round: tasks that ``moved`` to a new owner, moved ``cold`` (without their state), are ``off_target``
-    (their target is a different member), or are ``warming`` up on their target. ``is_planned`` is False if
-    the planner failed. ``joined`` and ``left`` are URLs of members, and
-    ``leads`` marks the deciding member; only the leader's own answer has these three. ``completes`` is
-    the trigger of an unfinished earlier round, "" for none.
+    since the leader's last round (join, leave, ...). ``members`` and ``tasks`` are the numbers of all members
+    and tasks. Of the tasks, ``moved`` have a new owner, and ``cold`` of these moved without their state.
+    ``off_target`` are not yet on their target member, and ``warming`` have a warm-up on it. ``is_planned`` is
+    False if the planner failed. ``joined`` and ``left`` are URLs of members, and ``leads`` marks the leader;
+    only the leader's own answer has these three. ``completes`` is the trigger of an unfinished earlier round,
+    "" for none.
     """
 
     trigger: str = ""
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def for_others(outcome: Outcome) -> Outcome:
-    """Return the outcome without names, for the members other than the leader."""
+    """Return the outcome without names, for all members except the leader."""
     return replace(outcome, leads=False, joined=(), left=())
 
 
@@ -79,7 +79,7 @@ def _counts(outcome: Outcome) -> tuple[int, ...]:
 
 
 def decode_outcome(body: Reader) -> Outcome:
-    """Decode an outcome; bytes after it belong to a later version. Raises :class:`MetadataRefused`."""
+    """Decode an outcome; ignore further bytes, of a later version. Raises :class:`MetadataRefused`."""
     flags, decided_at = body.varint(), body.varint(limit=_LATEST)
     members, tasks, moved, cold, off_target, warming = (body.varint() for _ in range(6))
     trigger, completes = _text(body), _text(body)

@@ -1,4 +1,4 @@
-"""The planner's input of a decision, as plain JSON in the ledger: planning it again gives the same plan."""
+"""The planner's input of a decision, as JSON for the ledger, so that the plan can be repeated."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class PlanInput:
         return replace(self, members=tuple(members))
 
 
-#: Claims of a member, by their name in the model.
+#: The fields of :class:`Member` that are claims.
 _CLAIMS = ("actives", "standbys", "former_actives", "awaited", "overdue")
-#: Further fields of a member, with their types.
+#: The plain fields of :class:`Member`, with their types.
 _PLAIN = {
     "generation": int,
     "former_generation": int,
@@ -58,12 +58,12 @@ _PLAIN = {
     "rack_id": str,
     "capacity": float,
 }
-#: The largest number of partitions that a text of runs may name.
+#: The maximum number of partitions in a text of runs.
 MOST_PARTITIONS = 1_000_000
 
 
 def encode_plan_input(asked: PlanInput) -> dict[str, object]:
-    """Encode the arguments for :func:`decode_plan_input`. Cost: O(claims), in runs."""
+    """Encode the arguments for :func:`decode_plan_input`. Cost: O(claimed partitions)."""
     usual = sorted(asked.members[0].topics) if asked.members else []
     found: dict[str, object] = {
         "topics": usual,
@@ -107,7 +107,7 @@ def _offsets(said: Any) -> list[object]:
 
 
 def as_runs(numbers: Iterable[int]) -> str:
-    """Format partition numbers in few characters.
+    """Format partition numbers as runs of contiguous numbers.
 
     >>> as_runs([4, 0, 1, 2]), as_runs([])
     ('0-2,4', '')
@@ -138,7 +138,7 @@ def of_runs(text: str) -> list[int]:
 
 
 def decode_plan_input(value: Any) -> PlanInput | None:
-    """Decode the ledger's value; None if the writer, of a different version or product, left it out."""
+    """Decode the ledger's value; return None if it is missing or of a different version or product."""
     try:
         usual: Sequence[str] = value["topics"]
         return PlanInput(

@@ -1,8 +1,8 @@
-"""Offsets in few bytes: a member's progress in each changelog partition.
+"""Encodes a member's progress in each changelog partition in few bytes.
 
-Per topic: its index in the sorted subscription, the partitions as a set of numbers, then the offsets as
-zigzag varints of the difference to the previous offset, because partitions of a changelog have similar
-lengths.
+For each topic the bytes contain its index in the sorted subscription, the partitions as a set of numbers, and
+the offsets. An offset is the zigzag varint of its difference to the previous offset: partitions of a
+changelog have similar lengths, so the differences are small.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Ints, Positions
 from faust_assigner.wire.runs import Reader, Writer
 
-#: Longer than any log: a varint of seven bytes.
+#: An offset beyond the end of any log; it fits into a varint of seven bytes.
 FURTHEST = 1 << 48
 _MOST_BYTES = 8
 
 
 def encode_positions(positions: Mapping[str, Positions], row: Mapping[str, int]) -> bytes:
-    """Encode the positions of the topics in ``row``; invalid offsets are dropped."""
+    """Encode the positions of the topics in ``row``; leave out offsets that are not in 1..FURTHEST."""
     body = Writer()
     for topic in sorted(row.keys() & positions.keys()):
         known = [(p, offset) for p, offset in _pairs(positions[topic]) if 0 < offset <= FURTHEST]
@@ -46,7 +46,7 @@ def _pairs(said: Positions) -> list[tuple[int, int]]:
 
 
 def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Decode topic -> (partitions ascending, offsets), each topic at most once. Raises MetadataRefused."""
+    """Decode topic -> (ascending partitions, their offsets). Raises :class:`MetadataRefused`."""
     found: dict[str, tuple[Ints, Ints]] = {}
     while not body.is_done:
         row = body.varint()
@@ -66,7 +66,7 @@ def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Int
 
 
 def _offsets(raw: bytes) -> list[int]:
-    """Decode offsets from all the zigzag varints of differences in ``raw``."""
+    """Decode all offsets in ``raw``, which are zigzag varints of differences."""
     found: list[int] = []
     offset = value = shift = 0
     for byte in raw:
@@ -87,7 +87,7 @@ def _offsets(raw: bytes) -> list[int]:
 
 
 def within(positions: Mapping[str, Positions], counts: Mapping[str, int]) -> dict[str, Positions]:
-    """Return the positions of partitions that exist."""
+    """Return the positions without partitions that do not exist; ``counts``: topic -> partition count."""
     found: dict[str, Positions] = {}
     for topic, said in positions.items():
         if topic in counts and isinstance(said, tuple):

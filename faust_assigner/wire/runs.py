@@ -1,6 +1,6 @@
-"""Small numbers in few bytes: variable-length integers, sets of numbers as runs, tagged fields.
+"""Encodes small numbers in few bytes: variable-length integers, sets as runs, and tagged fields.
 
-A field is (tag, length, bytes); a reader skips unknown tags, so that a newer member may add fields.
+A field is (tag, length, bytes). A reader skips unknown tags, so that a newer member may add fields.
 Varints are LEB128, seven bits per byte, least significant first.
 """
 
@@ -16,19 +16,19 @@ import numpy as np
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Ints, PartitionNumbers
 
-#: A set of all numbers up to a limit: a single run stays a range, whatever its length.
+#: A set of numbers: a range for a single run, whose length then takes no memory; otherwise an array.
 Numbers: TypeAlias = range | Ints
 
 _LARGEST = 2**31 - 1
-_FEW = 48  # below this, plain Python beats numpy
+_FEW = 48  # up to this many numbers, plain Python is faster than numpy
 
 
 @dataclass(frozen=True)
 class Runs:
     """A set of numbers as ascending runs; the cost grows with the runs, not with the numbers.
 
-    ``starts`` and ``lengths`` (> 0) are plain lists: a member usually holds a few runs, and numpy is faster
-    only from some dozens on.
+    ``starts`` and ``lengths`` (> 0) are plain lists: most sets have a few runs, and numpy is faster only
+    from some dozens of runs on.
     """
 
     starts: list[int]
@@ -75,7 +75,7 @@ class Runs:
         return at >= 0 and number < self.starts[at] + self.lengths[at]
 
     def covers(self, other: Runs) -> bool:
-        """Return whether every number of ``other`` is in this set; costs O(runs)."""
+        """Return whether every number of ``other`` is in this set. Cost: O(runs of ``other`` x log runs)."""
         for start, length in zip(other.starts, other.lengths, strict=True):
             at = bisect_right(self.starts, start) - 1
             if at < 0 or start + length > self.starts[at] + self.lengths[at]:
@@ -84,7 +84,7 @@ class Runs:
 
     @property
     def size(self) -> int:
-        """The count of numbers."""
+        """The number of elements."""
         return sum(self.lengths)
 
     @property
@@ -93,7 +93,7 @@ class Runs:
         return self.starts[-1] + self.lengths[-1] if self.starts else 0
 
     def numbers(self) -> Numbers:
-        """Return all numbers; memory O(size), except for a single run."""
+        """Return all numbers, ascending. Memory: O(size), or O(1) for a single run."""
         if len(self.starts) == 1:
             return range(self.starts[0], self.end)
         if len(self.starts) <= _FEW and self.size <= 8 * _FEW:
@@ -121,14 +121,14 @@ class Writer:
         self.data = bytearray()
 
     def varint(self, value: int) -> None:
-        """Append ``value`` >= 0."""
+        """Append one varint, ``value`` >= 0."""
         while value > 0x7F:
             self.data.append(value & 0x7F | 0x80)
             value >>= 7
         self.data.append(value)
 
     def varints(self, values: list[int]) -> None:
-        """Append all of ``values`` >= 0."""
+        """Append a varint for each of ``values`` >= 0."""
         if not values or max(values) < 0x80:
             self.data += bytes(values)
             return
@@ -142,7 +142,9 @@ class Writer:
         self.data += raw
 
     def numbers(self, values: PartitionNumbers) -> None:
-        """Append a set of numbers >= 0: (gap, length - 1) per run, or a delta per number for short runs."""
+        """Append a set of numbers >= 0, in the shorter of two forms.
+        The forms are (gap, length - 1) for each run, and the gap for each number.
+        """
         runs = Runs.of(values)
         coded = []
         if runs.size * 2 < len(runs.starts) * 3:
@@ -197,7 +199,7 @@ class Reader:
         return value
 
     def count(self, *, limit: int, item_bytes: int = 1) -> int:
-        """Read a count of items, limited by ``limit`` and by the remaining bytes."""
+        """Read a number of items, at most ``limit`` and at most what the remaining bytes can contain."""
         value = self.varint()
         if value > limit or value * item_bytes > len(self.data) - self.at:
             raise MetadataRefused(
@@ -218,7 +220,7 @@ class Reader:
         return decode_text(self.take(self.varint()))
 
     def runs(self) -> Runs:
-        """Read a set of numbers; cost and memory O(bytes read)."""
+        """Read a set of numbers. Cost and memory: O(bytes read)."""
         header = self.varint()
         return self._deltas(header >> 1) if header & 1 else self._runs(header >> 1)
 
@@ -269,7 +271,7 @@ def _ints(values: list[int]) -> Ints:
 
 
 def decode_text(raw: bytes) -> str:
-    """Decode UTF-8; raises MetadataRefused for other bytes."""
+    """Decode UTF-8. Raises :class:`MetadataRefused` for other bytes."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -277,10 +279,10 @@ def decode_text(raw: bytes) -> str:
 
 
 def join_texts(texts: Iterable[str]) -> bytes:
-    """Join texts without NUL into a block, which compresses better than length prefixes."""
+    """Join texts without NUL characters by NUL, which compresses better than length prefixes."""
     return "\0".join(texts).encode("utf-8")
 
 
 def split_texts(raw: bytes) -> tuple[str, ...]:
-    """Return the inverse of :func:`join_texts`."""
+    """Split the result of :func:`join_texts` into its texts."""
     return tuple(decode_text(raw).split("\0"))

@@ -1,4 +1,4 @@
-"""The JSON that stock Faust reads and writes, and our extra key in it."""
+"""Reads and writes the JSON of Faust's own ("stock") assignor, and our extra key in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faust_assigner.wire.bounded import LARGEST_INT, TOPICS, URL_CHARS, read_lab
 from faust_assigner.wire.directory import ByUrl
 from faust_assigner.wire.runs import Runs
 
-#: Our extra key.
+#: The key of this package's data in the JSON.
 KEY: Final = "faust_assigner"
 
 
@@ -38,7 +38,7 @@ def split_value(value: object) -> tuple[int, bytes]:
 
 
 def decode_base64(text: str) -> bytes:
-    """Decode strict base64."""
+    """Decode strict base64. Raises :class:`MetadataRefused`."""
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -46,13 +46,13 @@ def decode_base64(text: str) -> bytes:
 
 
 def plain_claims(claims: Claims) -> dict[str, list[int]]:
-    """Return claims as stock writes them, without empty topics."""
+    """Return claims as stock Faust writes them, without topics that have no partitions."""
     found = {topic: list(Runs.of(claims[topic])) for topic in sorted(claims)}
     return {topic: numbers for topic, numbers in found.items() if numbers}
 
 
 def read_stock_claims(assignment: object) -> tuple[dict[str, Runs], dict[str, Runs]]:
-    """Read stock's ``{"actives": {topic: [numbers]}, "standbys": {...}}`` with type checks."""
+    """Check and return stock Faust's ``{"actives": {topic: [numbers]}, "standbys": {...}}``."""
     if not isinstance(assignment, dict):
         raise MetadataRefused(f"assignment is a {type(assignment).__name__}, not an object")
     return _read_topics(assignment.get("actives"), "actives"), _read_topics(
@@ -80,12 +80,12 @@ def _read_numbers(value: object, what: str) -> Runs:
 
 
 def _are_whole(values: Iterable[object]) -> bool:
-    # bool passes isinstance(int); a partition is neither a bool nor a float.
+    # Compare exact types, because a bool is also an instance of int.
     return set(map(type, values)) <= {int}
 
 
 def read_group_ids(value: object) -> dict[str, int]:
-    """Read stock's optional ``topic_groups``."""
+    """Check and return stock Faust's optional ``topic_groups``: topic -> group id."""
     if value is None:
         return {}
     ids = _object_of_topics(value, "topic_groups")
@@ -95,7 +95,7 @@ def read_group_ids(value: object) -> dict[str, int]:
 
 
 def read_distribution(value: object) -> ByUrl:
-    """Read one of stock's optional distributions."""
+    """Check and return one of stock Faust's optional distributions: URL -> topic -> partitions."""
     if value is None:
         return {}
     if not isinstance(value, dict):

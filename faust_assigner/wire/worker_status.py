@@ -1,8 +1,8 @@
 """A worker's answer at ``/assignor/status``: a JSON document, written by workers and read by tools.
 
 A reader skips unknown keys and uses the default of missing keys, so that workers and tools of
-different versions work together. All other content is checked: the document comes from a URL that some
-member of the group advertised.
+different versions work together. All other content is checked, because the document comes from a URL that
+a member advertised and is therefore untrusted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Numbers = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Standstill:
-    """A source partition of the worker without progress for ``seconds``."""
+    """A source partition that the worker owns and has not processed for ``seconds``."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class CopyLag:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitUnderWay:
-    """A wait of a rebalance or a commit: the waiting part, the awaited step and the start time."""
+    """A wait in a rebalance or a commit: the waiting part, the awaited step, the seconds so far."""
 
     what: str
     step: str
@@ -71,9 +71,9 @@ class WaitUnderWay:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """A table, and its bytes on this worker's disk by partition, copies included.
+    """A table; ``bytes``: partition -> its size on this worker's disk, including copies.
 
-    ``expires_s`` applies to the windows of a windowed table, None for windows without an end.
+    ``expires_s`` is the retention of a windowed table's windows; None if they do not expire.
     """
 
     name: str
@@ -87,12 +87,12 @@ class TableStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerStatus:
-    """One worker's view of itself.
+    """One worker's status, as the worker reports it.
 
-    ``awaited`` are the copies whose task moves here once they have caught up, ``promised`` the partitions
-    that move here after their owners have revoked them. ``global_changelogs`` belong to global tables, which
-    every member follows. ``is_cooperative``: this worker offers cooperative rebalances. Times are in
-    seconds, disk space in bytes.
+    ``awaited`` are copies on this worker whose tasks move to it once they have caught up. ``promised`` are
+    partitions that move to this worker after their owners have revoked them. ``global_changelogs`` are those
+    of global tables, which every member follows. ``is_cooperative``: this worker offers cooperative
+    rebalances. Times are in seconds, disk space in bytes.
     """
 
     app: str
@@ -153,9 +153,9 @@ class Peers:
 
 @dataclass(frozen=True, kw_only=True)
 class MovedTask:
-    """A task with a new owner, named by its first topic. ``source`` is "" if its owner was gone.
+    """A task with a new owner, named by its first topic. ``source`` is "" if its last owner was gone.
 
-    Members are named by instance id, or else by member id. ``rule`` is the planner's rule.
+    Members are named by instance id, or else by member id. ``rule`` is the planner's reason for the move.
     """
 
     topic: str
@@ -168,10 +168,10 @@ class MovedTask:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTold:
-    """A round from the view of one worker.
+    """A round as one worker recorded it.
 
-    ``at`` is in seconds since 1970, ``seconds`` the duration until the tables were restored. Only
-    the leader of the round names ``moves``.
+    ``at`` is in seconds since 1970. ``seconds`` is the duration until the worker's tables were restored. Only
+    the leader of the round reports ``moves``.
     """
 
     generation: int
@@ -191,7 +191,7 @@ class Rounds:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerPage:
-    """Lines of a worker's ledger, oldest first; ``cursor`` selects the previous page, "" for none."""
+    """A page of a worker's ledger, oldest line first; ``cursor`` selects the page before, "" for none."""
 
     app: str
     lines: tuple[bytes, ...] = ()
@@ -199,7 +199,7 @@ class LedgerPage:
 
 
 def encode_document(value: WorkerStatus | Peers | Rounds) -> bytes:
-    """Encode the document for the network."""
+    """Encode a document as JSON, with its version."""
     return dumps({"version": VERSION, **vars(value)}).encode()
 
 
@@ -219,7 +219,7 @@ def decode_rounds(data: bytes) -> Rounds:
 
 
 def encode_ledger(page: LedgerPage) -> bytes:
-    """Encode a JSON line about the page, then the unchanged ledger lines."""
+    """Encode a page as a line of JSON (version, app, cursor) and the unchanged ledger lines."""
     head = dumps({"version": VERSION, "app": page.app, "cursor": page.cursor}).encode()
     return b"\n".join((head, *page.lines))
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
     from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
-#: Seconds without an answer of the store after which a state counts as old.
+#: A state counts as old if the store has not answered for this many seconds.
 OLD_S = 15.0
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _checked(context: click.Context, option: click.Parameter, said: str) -> str:
-    """Check an address. Raises BadParameter.
+    """Return the address if it is valid. Raises BadParameter.
 
-    gRPC would take a port that is too large for another port, and any word for a host.
+    gRPC itself would use a different port instead of a port that is too large, and any word as a host.
     """
     try:
         address(said)
@@ -71,7 +71,7 @@ _SHARED = (
 
 
 def shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every operator's command; call the command with an Operator."""
+    """Add the options that all operators' commands have; call the command with an Operator."""
 
     @functools.wraps(command)
     def run(
@@ -106,7 +106,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
 def offered(
     options: Sequence[Callable[..., Any]],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds these options, in this order."""
+    """Return a decorator that adds ``options`` to a command, in this order."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -140,7 +140,7 @@ async def show(
     heads: Sequence[str],
     row: Callable[[Any], Sequence[object]],
 ) -> None:
-    """Print one part of the state as a table or as JSON, once or after every change."""
+    """Print the part ``kind`` of the state as a table or JSON, once or, with ``watch``, at every change."""
     before: list[Sequence[object]] | None = None
     if not watch:
         state = await operator.state()
@@ -156,7 +156,7 @@ async def show(
 
 
 def warn_if_old(state: pb.State) -> None:
-    """Warn on stderr if the instance has had no answer of its store for :data:`OLD_S` seconds."""
+    """Warn on stderr if the store has not answered the instance for :data:`OLD_S` seconds."""
     if state.age_s >= OLD_S:
         click.echo(
             f"Warning: the store has not answered this instance for {state.age_s:.0f} s; the last "

@@ -1,4 +1,4 @@
-"""An operator's queries: topics, consumers, assignments, handoffs, a dry run, health."""
+"""The commands for an operator's queries, such as consumers, assignments, plan and health."""
 
 from __future__ import annotations
 

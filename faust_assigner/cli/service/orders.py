@@ -1,4 +1,4 @@
-"""An operator's orders: drains, pauses, pins, moves, topics, and the end of a hand-off."""
+"""The commands for an operator's orders, such as drain, pause, pin, move and abort."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _row(partition: tuple[str, int]) -> dict[str, object]:
 
 
 def _say(as_json: bool, words: str, **row: object) -> None:
-    """Print the words, or the row as JSON."""
+    """Print ``words``, or ``row`` as JSON."""
     click.echo(json.dumps(row) if as_json else words)
 
 

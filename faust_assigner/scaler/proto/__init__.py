@@ -1,4 +1,5 @@
 """KEDA's messages, generated from ``externalscaler.proto``.
 
-``python -m faust_assigner.service.proto`` writes the modules anew (needs grpcio-tools); a test compares.
+``python -m faust_assigner.service.proto`` generates the modules again (needs grpcio-tools). A test
+compares them with the generator's output.
 """

@@ -1,4 +1,4 @@
-"""The client for consumers: asyncio, reconnecting, aware of when its ownership ends."""
+"""The asyncio client for consumers: reconnects, and reports when ownership of partitions ends."""
 
 from faust_assigner.settings.extras import needs
 

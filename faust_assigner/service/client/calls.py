@@ -26,9 +26,9 @@ CALL_S: Final = 5.0
 
 
 class Calls:
-    """The connection to one instance. A call without a connection waits for the next connection.
+    """The connection to one instance. Without a connection, a call waits for the next connection.
 
-    ``has_ended``: there is no next connection. ``name`` is the consumer's, for errors.
+    ``has_ended``: no further connection will be opened. ``name``: the consumer's name, for errors.
     """
 
     def __init__(self, name: str, access: Access, retry: Retry) -> None:
@@ -41,7 +41,7 @@ class Calls:
         self._stub: Any = None
 
     def register(self, target: str, request: Message) -> Any:
-        """Connect to ``target``, and return the stream of a registration there.
+        """Connect to ``target``, register the consumer, and return the registration's stream.
 
         Raises OSError if a file of the credentials cannot be read.
         """
@@ -56,7 +56,7 @@ class Calls:
             await channel.close()
 
     async def retried(self, method: str, request: Message) -> Any:
-        """Call until an answer comes. Raises ServiceRefused.
+        """Repeat the call until the service answers. Raises ServiceRefused.
 
         A gRPC status in ``faults.CODE`` is a refusal; after every other status the call is retried.
         """
@@ -89,7 +89,7 @@ class Calls:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # The channel was closed during the call: a new stream has replaced it.
+            # Streams closed the channel during the call, to open the next stream.
             raise _unavailable("the connection ended") from None
 
 

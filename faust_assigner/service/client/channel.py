@@ -1,4 +1,4 @@
-"""Channels to the service: TLS, tokens, limits."""
+"""Opens channels to the service, with TLS, tokens and message limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-#: The service's own limit: longer answers come in parts.
+#: Maximum bytes of one answer, equal to the service's limit; the service splits longer answers.
 MESSAGE_BYTES: Final = 4 * 2**20
 
 
@@ -26,7 +26,7 @@ class Access:
 
     These three are PEM files. Each call sends ``token``, or the text of ``token_file``. The token's
     file is read for each call and may change; the other files are read for each connection. Without
-    ``ca`` the channel is not encrypted: for loopback and tests. ``server_name`` is the name in the
+    ``ca`` the channel is not encrypted, for loopback and tests. ``server_name`` is the name in the
     service's certificate, if it differs from the address.
     """
 

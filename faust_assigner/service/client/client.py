@@ -1,4 +1,4 @@
-"""The client for consumers: asyncio, reconnecting, aware of when its ownership ends.
+"""The asyncio client for consumers: reconnects, and reports when ownership of partitions ends.
 
     async with AssignerClient("127.0.0.1:50051", "shop-1", topics=["orders"]) as client:
         async for command in client.commands():
@@ -102,7 +102,7 @@ class AssignerClient:
         await self.close()
 
     def may_work(self, partition: tuple[str, int]) -> bool:
-        """Return whether this consumer may work on the partition now, as far as it can know.
+        """Return whether this consumer may work on the partition now, by its own clock.
 
         Call this before each commit.
         """
@@ -137,7 +137,8 @@ class AssignerClient:
     async def run(self, handlers: Handlers) -> None:
         """Call the handler of each command until :meth:`leave` is done.
 
-        If no other consumer can take the partitions, ``release`` is called for each at the end.
+        If no other consumer can take the partitions, ``release`` is called for each of them at the
+        end.
         Raises :class:`ServiceRefused`: stop the work then.
         """
         jobs = Jobs(self, handlers)
@@ -147,7 +148,7 @@ class AssignerClient:
                     await jobs.take(command)
             for command in self._inbox.rest():
                 await jobs.take(command)
-            # Without heartbeats the registration has no time of its own.
+            # Without heartbeats, left_s is infinite; leave_s limits the releases.
             within_s = min(max(self._session.left_s, 0.0), self._retry.leave_s)
             await jobs.finish(self.holdings.at_work(), within_s)
             self._session.give_up()
@@ -157,9 +158,8 @@ class AssignerClient:
     async def ready(self, command: Warm) -> bool:
         """Acknowledge a partition as warm; retry until the service answers.
 
-        Return False if the handoff is over. Then a grant or AbortWarm follows; AbortWarm may be lost
-        with a broken stream, and :meth:`run` drops the state without it. Raises
-        :class:`ServiceRefused`.
+        Return False if the handoff is over. Then a grant or AbortWarm follows. A broken stream may
+        lose AbortWarm; :meth:`run` then drops the state by itself. Raises :class:`ServiceRefused`.
         """
         return await self._acknowledge("PartitionReady", self._requests.ready(command), command)
 
@@ -192,7 +192,7 @@ class AssignerClient:
         return await self._answered("WarmFailed", self._requests.failed(command, reason))
 
     async def replicas(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Report all replicas that are held now. Raises :class:`ServiceRefused`."""
+        """Report all replicas that this consumer holds now. Raises :class:`ServiceRefused`."""
         await self._calls.retried("ReportReplicas", self._requests.replicas(partitions))
 
     async def progress(self, command: Warm, progress: float) -> None:
@@ -205,15 +205,15 @@ class AssignerClient:
 
         :meth:`commands` ends when the hand-over is done, at the latest after ``Retry.leave_s``. The
         remaining partitions are then reported as :class:`Lost`. They go to other consumers when
-        this registration's time to live is over. Without a living registration for
-        ``Retry.answer_s`` there is nothing to hand over, and :meth:`commands` ends, too. If no other
-        consumer can take the partitions, :meth:`commands` ends at once, without a command: stop the
-        work then, as :meth:`run` does. Raises :class:`ServiceRefused`.
+        this registration's time to live is over. :meth:`commands` also ends if no registration has
+        lived for ``Retry.answer_s``: there is nothing to hand over. If no other consumer can take
+        the partitions, :meth:`commands` ends at once, without a command: stop the work then, as
+        :meth:`run` does. Raises :class:`ServiceRefused`.
         """
         return await self._leave.ask()
 
     async def close(self) -> None:
-        """Close the connection; without :meth:`leave` the session lives for its time to live."""
+        """Close the connection; without :meth:`leave` the session ends after its time to live."""
         await self._streams.close()
 
     def _begun(self) -> None:

@@ -1,4 +1,4 @@
-"""The service's commands to a consumer, as frozen values: ``AssignmentCommand`` at the client."""
+"""The service's commands to a consumer: ``AssignmentCommand`` messages as frozen values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Grant:
     """A partition that the consumer owns.
 
     ``epoch`` rises with each owner. A sink that keeps the highest epoch can refuse the late write
-    of a former owner. ``start_offset`` is where the previous owner stopped, or None if unknown. A
-    returning consumer gets the same grant again: an offset that it has committed under this epoch
-    has priority over ``start_offset``. ``keep``: the release of this partition is cancelled;
-    continue under the same epoch.
+    of a former owner. ``start_offset`` is the offset at which the previous owner stopped, or None
+    if unknown. A consumer that registers again gets the same grant: an offset that it committed
+    under this epoch has priority over ``start_offset``. ``keep``: the release of this partition is
+    cancelled; continue under the same epoch.
     """
 
     partition: TopicPartition
@@ -28,7 +28,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The partitions owned from now on, and the difference from before.
+    """The partitions owned from now on, and the changes since the last :class:`Assigned`.
 
     A partition granted again under a new epoch is in both ``removed`` and ``added``: another
     consumer owned the partition in between.
@@ -56,8 +56,8 @@ class Warm:
 class Release:
     """Stop working on ``partition``, which goes to ``new_owner``; then acknowledge.
 
-    ``strict``: the new owner waits for the acknowledgement and starts at its offset. An empty
-    ``new_owner``: this consumer leaves, and no other consumer can take the partition.
+    ``strict``: the new owner waits for the acknowledgement and starts at its offset. ``new_owner``
+    is empty if this consumer leaves and no other consumer can take the partition.
     """
 
     partition: TopicPartition

@@ -1,4 +1,4 @@
-"""The handlers of a consumer; each handoff runs in its own task."""
+"""Calls a consumer's handlers for the service's commands; each handoff has its own task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: Seconds to wait for AbortWarm or a grant after the service has answered that a hand-off is over.
-#: Later the message is lost: a stream broke, or a snapshot replaced the queue of commands.
+#: After this time the message is lost: a stream broke, or a snapshot replaced the queued commands.
 MISSED_S: Final = 10.0
 
 
@@ -34,7 +34,7 @@ class Handlers(Protocol):
     """The consumer's reactions to commands; each handoff runs in its own task."""
 
     async def assigned(self, command: Assigned) -> None:
-        """Work on these partitions from now on. This handler delays later commands: do not wait."""
+        """Work on these partitions from now on. Return soon: later commands wait for this call."""
 
     async def warm(self, command: Warm) -> None:
         """Return once the partition is warm. An error is reported as WarmFailed.
@@ -124,7 +124,7 @@ class Jobs:
     async def _forget(self, command: Warm) -> None:
         """Drop the state of a hand-off that is over, if neither AbortWarm nor a grant arrives.
 
-        Both cancel this task. They wait for a drop that has begun (:meth:`_stop`).
+        Either command cancels this task, but waits for a drop that has begun (:meth:`_stop`).
         """
         await asyncio.sleep(MISSED_S)
         log.info("%s: its hand-off is over; dropping the warmed state", command.partition)
@@ -154,13 +154,13 @@ class Jobs:
         if (task := jobs.pop(partition, None)) is not None:
             await end([task])
         if (dropping := self._dropping.pop(partition, None)) is not None:
-            await asyncio.wait((dropping,))  # half of the state may be gone
+            await asyncio.wait((dropping,))  # otherwise the app could reuse half-dropped state
 
     async def finish(self, at_work: Collection[TopicPartition], within_s: float) -> None:
-        """Release the partitions of a consumer that leaves, and wait for releases under way.
+        """Release the partitions of a consumer that leaves, and wait for all its releases.
 
-        They stay this consumer's for ``within_s`` seconds. Partitions that are not released by then
-        are reported as lost; a release that fails is logged.
+        The consumer owns the partitions for ``within_s`` more seconds. Partitions that are not
+        released by then are reported as lost. A release that fails is logged.
         """
         tasks = {
             partition: self._releasing.get(partition)

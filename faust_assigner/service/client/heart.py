@@ -1,4 +1,4 @@
-"""The heartbeats of a consumer, and the end of a session without them."""
+"""Sends a consumer's heartbeats, and ends a session that no heartbeat has renewed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from faust_assigner.service.errors import Expelled, Replaced, ServiceRefused
 
 log = logging.getLogger(__name__)
 
-#: Heartbeats in each time to live.
+#: The number of heartbeats in one time to live.
 BEATS = 6
 
 
 @dataclass(eq=False, repr=False)
 class Heart:
-    """Renews the session, and ends it in time if it cannot be renewed."""
+    """Renews the session by heartbeats, and ends the session when its time is over."""
 
     name: str
     clock: Callable[[], float]
@@ -38,10 +38,11 @@ class Heart:
     streams: Streams
 
     async def beat(self) -> None:
-        """Send :data:`BEATS` heartbeats in each time to live, until this consumer is replaced.
+        """Send heartbeats until this consumer is replaced or expelled.
 
-        End the stream on failure or silence. A registration waits for its turn if many arrive at
-        once. Meanwhile the heartbeats renew the previous session, at the same instance.
+        End the stream if the session is over, if heartbeats have failed for half of the time to
+        live, or if the stream is silent. If many consumers register at once, a registration waits
+        for its turn. Meanwhile the heartbeats renew the previous session, at the same instance.
         """
         while True:
             await self.session.timed()

@@ -1,8 +1,8 @@
 """The partitions that one consumer holds and may work on. Pure: messages and times are arguments.
 
 The service states how long the registration surely lives. This time counts from the moment at which
-the client *sent* the answered request. A consumer that was stopped or disconnected past this time
-may work on no partition until it has registered again.
+the client *sent* the answered request. A consumer that was stopped or disconnected for longer may
+work on no partition until it has registered again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from faust_assigner.service.handoff import TopicPartition
 
 
 class Holdings:
-    """The owned and the releasing partitions, and the end of their validity, in seconds."""
+    """The owned and the releasing partitions, valid until the time ``until``, in seconds."""
 
     def __init__(self) -> None:
         self.owned: dict[TopicPartition, Grant] = {}
         self.until = -math.inf
-        self.highest = 0  # of all epochs so far
+        self.highest = 0  # the highest epoch of all grants so far
         self._releasing: dict[TopicPartition, Release] = {}
         self._parts: list[Grant] = []
         self._asked: set[TopicPartition] = set()
@@ -49,8 +49,9 @@ class Holdings:
     ) -> Assigned | None:
         """Apply one AssignmentUpdate.
 
-        ``releasing``: partitions of a snapshot with a Release that follows; the consumer keeps those
-        that it holds until then. Return the change, or None for a part of a snapshot that continues.
+        ``releasing`` are partitions of a snapshot for which a Release follows. The consumer keeps
+        them until the Release, if it holds them. Return the change, or None if the snapshot
+        continues in a later message.
         """
         if snapshot:
             self._parts, self._asked = [], set()
@@ -70,7 +71,7 @@ class Holdings:
         self.highest = max([self.highest, *(grant.epoch for grant in given)])
         self.owned = owned = kept | {grant.partition: grant for grant in given}
         self._lost = () if owned else self._lost
-        # A partition granted during its release stays here: the consumer works on it again.
+        # A partition that is granted during its release counts as added: work on it resumes.
         again = {grant.partition for grant in given} & self._releasing.keys()
         added = tuple(
             g
@@ -126,11 +127,11 @@ class Holdings:
         return 0 if grant is None else grant.epoch
 
     def may_work(self, partition: TopicPartition, now: float) -> bool:
-        """Return whether the consumer may work on the partition at ``now``, as far as it knows."""
+        """Return whether the session lives at ``now`` and the partition is owned or releasing."""
         return now < self.until and (partition in self.owned or partition in self._releasing)
 
     def expire(self, now: float) -> Lost | None:
-        """Return the partitions lost at the end of the session, or None if none are lost."""
+        """Remove and return all partitions if the session is over; return None if none are lost."""
         if now < self.until or not (self.owned or self._releasing):
             return None
         lost = self.at_work()

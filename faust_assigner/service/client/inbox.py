@@ -1,4 +1,4 @@
-"""The service's messages as commands, in their order, until the consumer reads them."""
+"""Converts the service's messages to commands, and queues them until the consumer reads them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _Key = tuple[type[Warm | Release], TopicPartition]
 
 
 class Inbox:
-    """The unread commands, and the last error or the end.
+    """The unread commands, followed by an error or the end.
 
-    The service repeats a handoff's command if it has no acknowledgement. The consumer gets each
+    The service repeats a handoff's command until it has the acknowledgement. The consumer gets each
     command once. ``repeat`` is called with the method and the request of an acknowledgement that
-    the service has lost.
+    the service did not receive.
     """
 
     def __init__(self, holdings: Holdings, repeat: Callable[[str, Message], None]) -> None:
@@ -36,14 +36,14 @@ class Inbox:
         self._standbys: list[TopicPartition] = []  # the parts received so far
 
     async def read(self) -> Command | None:
-        """Return the next command, or None at the end; raise an error that was put."""
+        """Return the next command, or None at the end; raise an error that :meth:`put` added."""
         said = await self._queue.get()
         if isinstance(said, BaseException):
             raise said
         return said
 
     def rest(self) -> Iterator[Command]:
-        """Yield the commands behind the end, which came while a handler delayed the reader."""
+        """Yield the commands after the end, which arrived while a handler delayed the reader."""
         while not self._queue.empty():
             said = self._queue.get_nowait()
             if said is not None and not isinstance(said, BaseException):
@@ -54,13 +54,14 @@ class Inbox:
         self._queue.put_nowait(said)
 
     def begin(self) -> None:
-        """Begin with the messages of a new stream."""
+        """Drop the incomplete standbys of the last stream, before a new stream's messages."""
         self._standbys.clear()
 
     def lose(self, lost: Lost) -> None:
         """Add the partitions of a session that is over.
 
-        The releases are forgotten: the service repeats the commands whose answers it still awaits.
+        Forget the releases: the service repeats each command that is not yet acknowledged, and
+        the consumer must get the repeated command.
         """
         self._told = {key: command for key, command in self._told.items() if key[0] is Warm}
         self.put(lost)
@@ -70,7 +71,7 @@ class Inbox:
         self._acked[type(command), command.partition] = (method, request)
 
     def take(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
-        """Take a message of the stream; ``is_first``: it is the first one of its stream."""
+        """Take a message of a stream; ``is_first`` marks the stream's first message."""
         if message.HasField("assignment"):
             said = message.assignment
             change = self._holdings.update(

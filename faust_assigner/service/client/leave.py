@@ -1,4 +1,4 @@
-"""The leave of a consumer: the service is asked until it answers, and the wait is limited."""
+"""Lets a consumer leave: repeats the request until the service answers, for a limited time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, repr=False)
 class Leave:
-    """Asks the service to hand over all partitions, and ends the inbox when that is done.
+    """Asks the service to hand over all partitions, and limits the time of the hand-over.
 
     ``start`` runs a coroutine as a task of the client.
     """
@@ -41,7 +41,7 @@ class Leave:
     is_begun: bool = field(default=False, init=False)
 
     async def ask(self) -> bool:
-        """Begin the leave, and return as ``AssignerClient.leave``."""
+        """Begin the leave; return whether there is any partition to hand over."""
         if not self.is_begun:
             self.is_begun = True
             self.start(self._end_late())
@@ -51,8 +51,8 @@ class Leave:
         except (TimeoutError, NotFound):
             return False
         if answer.action == pb.SHUTDOWN_NOW:
-            # A first registration under way may still succeed. It ends by again(), or after
-            # Retry.answer_s; otherwise the service would give partitions to a process that ended.
+            # A first registration may still succeed; the service would then assign partitions to
+            # a process that has ended. So again() deregisters, or _end_late() ends the leave.
             if self.session.is_alive or not self.streams.is_open:
                 self.inbox.put(None)
             return False
@@ -66,7 +66,7 @@ class Leave:
                 self.inbox.put(None)
 
     async def _end_late(self) -> None:
-        """End a leave after ``Retry.leave_s``, or ``Retry.answer_s`` after the registration."""
+        """End a leave after ``Retry.leave_s``, or without a registration for ``Retry.answer_s``."""
         try:
             async with asyncio.timeout(self.retry.leave_s):
                 await self._dead()

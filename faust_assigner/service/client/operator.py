@@ -79,11 +79,11 @@ class Operator:
         return bool(answer.action == pb.WAIT_FOR_DRAIN)
 
     async def undrain(self, consumer_name: str) -> int:
-        """Take a drain back. Like every order, return the revision from which the order holds."""
+        """Cancel a drain. Like every order, return the revision from which the order holds."""
         return await self._order("Undrain", pb.UndrainRequest(consumer_name=consumer_name))
 
     async def pause(self, reason: str = "") -> int:
-        """Make no move for balance from now on."""
+        """Stop all moves for balance until :meth:`resume`."""
         return await self._order("Pause", pb.PauseRequest(reason=reason))
 
     async def resume(self) -> int:
@@ -108,7 +108,7 @@ class Operator:
         return int((await self._call(method, request)).revision)
 
     async def abort(self, partition: tuple[str, int], handoff_id: int = 0) -> None:
-        """Give the partition's handoff up."""
+        """Abort the partition's handoff."""
         await self._call(
             "AbortHandoff",
             pb.AbortHandoffRequest(partition=to_message(partition), handoff_id=handoff_id),
@@ -119,7 +119,7 @@ class Operator:
         return await self._order("SetTopic", pb.Topic(topic=topic, partition_count=partition_count))
 
     async def remove_topic(self, topic: str) -> int:
-        """Remove a topic of the service: its owners lose its partitions."""
+        """Remove a topic from the service; the owners lose its partitions."""
         return await self._order("RemoveTopic", pb.RemoveTopicRequest(topic=topic))
 
     async def plan(

@@ -1,4 +1,4 @@
-"""A plain aiokafka consumer with partitions from the service; a kept partition never stops.
+"""A plain aiokafka consumer on the service's partitions; kept partitions are never interrupted.
 
 The consumer is assigned every partition of its topics once, and pauses all partitions except its
 own. So a grant or a loss affects neither the fetches nor the queues of its other partitions. Each
@@ -50,9 +50,9 @@ class Work(Protocol):
         """Build the state while another consumer owns the partition; an error ends the handoff."""
 
     async def open(self, grant: Grant) -> int | None:
-        """Own the partition, and return the offset to start at.
+        """Own the partition, and return the offset of the first record to process.
 
-        None: start where the previous owner stopped or committed.
+        Return None to start where the previous owner stopped or committed.
         """
 
     async def process(self, record: Any, grant: Grant) -> None:
@@ -62,14 +62,14 @@ class Work(Protocol):
         """Flush the state: the partition goes to another consumer."""
 
     async def drop(self, partition: TopicPartition) -> None:
-        """Forget a warmed partition, or one that another consumer owns now; write nothing more."""
+        """Forget a partition that was only warmed, or that was lost; write nothing more."""
 
 
 class Partitions:
     """Runs ``work`` on the partitions of ``client``; the caller starts and stops the consumer.
 
-    The consumer has a ``group_id`` for its offsets, ``enable_auto_commit=False`` and no topics. A
-    partition is paused while ``queued`` records wait.
+    The consumer needs a ``group_id`` for its offsets, ``enable_auto_commit=False`` and no topics. A
+    partition is paused while ``queued`` of its records wait for processing.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Partitions:
             await end([serving, *(owned.task for owned in self._owned.values()), fetching])
 
     def fail(self, error: Exception) -> None:
-        """End all work: the app raised on a partition, and no record may be skipped."""
+        """End all work: the app raised an error for a partition, and no record may be skipped."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
@@ -124,7 +124,8 @@ class Partitions:
         owned = self._owned.get(command.partition)
         if owned is None:
             return None
-        # Keep the entry until the commit: assigned() stops it if the partition is granted again.
+        # Keep the worker listed until the commit: if the partition is granted again meanwhile,
+        # assigned() must find and stop the worker.
         await self._stop(owned)
         await self._work.close(command.partition)
         await self.commit(owned)
@@ -141,7 +142,7 @@ class Partitions:
         """Do nothing: the app manages its replicas."""
 
     async def lost(self, command: Lost) -> None:
-        """Stop at once."""
+        """Stop work on these partitions at once."""
         for partition in command.partitions:
             await self._forget(partition)
 
@@ -186,11 +187,12 @@ class Partitions:
                 if running.fetched is not None:
                     self._consumer.seek(_kafka(running.grant.partition), running.fetched)
                     self._consumer.resume(_kafka(running.grant.partition))
-            # aiokafka cannot take a second assignment before it has found the group's coordinator.
+            # Wait for an answer of the group's coordinator: aiokafka cannot take a second
+            # assignment before it has found the coordinator.
             await self._consumer.committed(_kafka(partition))
 
     async def _left_at(self, grant: Grant) -> int | None:
-        """Return this grant's own last commit, else where the previous owner stopped or committed.
+        """Return this grant's last commit, else the previous owner's final or committed offset.
 
         A grant outlives the process and the session that first received it: later commits of the
         same grant are ahead of ``start_offset``. Raises RuntimeError if a later owner has
@@ -209,7 +211,7 @@ class Partitions:
         return int(said.offset) if is_own or grant.start_offset is None else grant.start_offset
 
     async def commit(self, owned: Worker) -> None:
-        """Commit the processed records, if any, while this consumer may work on the partition."""
+        """Commit the next offset if it has changed and this consumer may work on the partition."""
         partition, offset = owned.grant.partition, owned.next_offset
         if offset is None or offset == owned.committed or not self.may_work(partition):
             return

@@ -31,13 +31,13 @@ class Retry:
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """A consumer's request to the service. Without ``topics`` it wants all topics of the service.
+    """A consumer's request to the service. Without ``topics``, it requests all topics.
 
     ``copartitioned`` names sets of topics; their partitions of equal number belong on one consumer.
     ``weights`` are costs of partitions. ``replicas`` returns the replicas held at that moment. With
     ``keeps_replicas`` the service commands which replicas to hold. ``former`` returns the
     partitions of an earlier process whose state is on disk: after an outage of the whole group they
-    return to this consumer. ``endpoint`` is where the consumer takes requests, as a URL or
+    return to this consumer. ``endpoint`` is the consumer's address for requests, as a URL or
     ``host:port``; a ``Router`` passes the endpoint to callers.
     """
 

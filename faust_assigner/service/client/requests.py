@@ -13,9 +13,10 @@ from faust_assigner.service.digest import Held
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
-#: Most former partitions in a registration: a hint that must not make the request too long.
+#: Maximum number of former partitions in a registration: they are only a hint, and the request
+#: must stay short.
 MOST_FORMER: Final = 50_000
-#: Most characters of a reason.
+#: Maximum number of characters of a reason.
 MOST_SAID = 1_000
 
 
@@ -37,10 +38,10 @@ class Requests:
         former: Iterable[tuple[str, int]],
         epoch: int,
     ) -> pb.RegisterRequest:
-        """Register, with the replicas held now.
+        """Make the request of a registration, with the replicas held now.
 
         ``returns``: the incarnation was registered before. ``former``: the partitions that the
-        consumer owns, or owned last; if empty, those of ``registration`` are used. ``epoch``: the
+        consumer owns, or owned last; if empty, ``registration.former()`` is used. ``epoch``: the
         highest epoch of any grant to this process; 0 without a grant.
         """
         owned = islice(sorted(set(former) or set(registration.former())), MOST_FORMER)

@@ -1,4 +1,4 @@
-"""A table of the partitions' owners that follows the service, for callers of the owners.
+"""A table of the partitions' owners for callers of the owners; the service sends its changes.
 
 async with Router("127.0.0.1:50051", topics=["orders"]) as router:
     await router.ready()
@@ -29,7 +29,8 @@ from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerSt
 
 log = logging.getLogger(__name__)
 
-#: Pulses of silence after which the router leaves a stream for another instance.
+#: The service sends at least one message in each interval of ``pulse_ms``. After this number of
+#: silent intervals, the router connects to another instance.
 SILENT_PULSES: Final = 4
 #: Seconds to wait for the first message of a stream.
 FIRST_S: Final = 10.0
@@ -39,7 +40,7 @@ FIRST_S: Final = 10.0
 class Route:
     """The owner of a partition. ``endpoint`` comes from the owner's ``Registration(endpoint=...)``.
 
-    Send ``epoch`` with the request: an owner with a different epoch for the partition can refuse.
+    Send ``epoch`` with each request: an owner with a different epoch can refuse the request.
     """
 
     partition: TopicPartition
@@ -120,11 +121,11 @@ class Router:
                 self._task.result()
 
     async def _follow(self) -> None:
-        """Hold one stream after another, until the service refuses this caller."""
+        """Read one stream after another until the service refuses this caller."""
         attempt = refused = 0
         while True:
             heard_at = self._heard_at
-            # If no instance has reached our revision, the store was reset: begin anew.
+            # If no instance has reached our revision, the store was reset: accept any revision.
             least = 0 if refused > len(self.targets) else self.revision
             try:
                 await self._hold_one(self.targets[attempt % len(self.targets)], least)

@@ -1,4 +1,4 @@
-"""The session of a consumer: which registration is the last one, and how long it surely lives."""
+"""The session of a consumer: its last registration, and how long that registration surely lives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 class Session:
     """The last registration.
 
-    ``id``              its id, "" before the first one; heartbeats renew it while the next one waits
+    ``id``              its id, "" before the first one; heartbeats send it
     ``is_registered``   its stream has answered, and has not ended
     ``lives_s``         its time to live in seconds; infinite without heartbeats
     ``count``           the number of registrations so far
@@ -33,7 +33,7 @@ class Session:
         self._begun = asyncio.Event()
 
     def begin(self, said: pb.AssignmentUpdate, until: float) -> None:
-        """Begin the session of a stream's first message; it surely lives until ``until``."""
+        """Begin the session of a stream's first message; the session surely lives to ``until``."""
         self.count += 1
         self._inbox.begin()
         self.id, self.is_registered = said.session_id, True
@@ -44,13 +44,13 @@ class Session:
         self._begun.set()
 
     async def timed(self) -> None:
-        """Return when there is a session with a time to live."""
+        """Wait until there is a session with a time to live."""
         while not self.id or self.lives_s == math.inf:
             self._begun.clear()
             await self._begun.wait()
 
     def heard(self) -> None:
-        """Note a message of the stream."""
+        """Note the time of a message of the stream."""
         self._heard_at = self._clock()
 
     @property
@@ -66,7 +66,7 @@ class Session:
     @property
     def is_alive(self) -> bool:
         """Whether the consumer is registered, or its last registration surely lives."""
-        # Without heartbeats a registration has no time of its own: it ends with its stream.
+        # Without heartbeats a registration has no time to live: it ends with its stream.
         return self.is_registered or 0 < self.left_s < math.inf
 
     def give_up(self) -> None:

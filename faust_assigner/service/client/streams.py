@@ -1,4 +1,4 @@
-"""The streams of a consumer's registrations: one after the other, at one instance after the other."""
+"""Keeps a consumer registered: one stream after the other, each at the next instance."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-#: Most doublings of the wait for a first answer: slow instances then get enough time.
+#: Maximum number of doublings of the wait for a first answer; slow instances need a long wait.
 MOST_DOUBLED: Final = 5
-#: The first try that warns of its failure, and after it the double, as long as no instance answers.
+#: A failed try is logged as a warning if its number is at least this and a power of 2.
 FIRST_WARNING: Final = 4
 
 
@@ -36,7 +36,7 @@ FIRST_WARNING: Final = 4
 class Streams:
     """Keeps the consumer registered at any of ``targets``.
 
-    The messages go to the inbox, the times to the session. ``begun`` is called after each
+    It passes messages to the inbox and times to the session. It calls ``begun`` after each
     registration.
     """
 
@@ -57,11 +57,11 @@ class Streams:
 
     @property
     def is_open(self) -> bool:
-        """Whether a registration is under way or has its stream."""
+        """Whether a registration was sent and its stream has not ended."""
         return self._stream is not None
 
     def cancel(self) -> None:
-        """End the stream, if there is one: the next one follows."""
+        """End the stream, if there is one; :meth:`hold` then opens the next stream."""
         if self._stream is not None:
             self._stream.cancel()
 
@@ -70,11 +70,11 @@ class Streams:
         if self._stream is not None:
             stream, self._stream = self._stream, None
             stream.cancel()
-            await stream.code()  # gRPC's own tasks end with the stream
+            await stream.code()  # wait for the end of gRPC's own tasks
         await self.calls.close()
 
     async def hold(self) -> None:
-        """Hold one stream after another, until this consumer is drained or refused."""
+        """Register again after each end of a stream, until this consumer is drained or refused."""
         attempt = 0
         while True:
             try:
@@ -101,11 +101,11 @@ class Streams:
             attempt += 1
 
     def _tries(self, attempt: int) -> int:
-        """Return the failed tries since the last registration, including this stream's."""
+        """Return the number of failed tries before this stream, since the last registration."""
         return 0 if self.session.is_registered else attempt
 
     def _unanswered(self, attempt: int, why: str) -> None:
-        """Log a try, from 0, that ended without a registration; warn if many have in a row."""
+        """Log a try that ended without a registration; ``attempt`` counts such tries from 0."""
         is_long = attempt >= FIRST_WARNING and attempt.bit_count() == 1
         log.log(
             logging.WARNING if is_long else logging.INFO,
@@ -125,7 +125,8 @@ class Streams:
         self._turn += 1
         sent_at = self.clock()
         stream = self._stream = self.calls.register(target, self.request())
-        # A stopped instance accepts the call and never answers. Later, heartbeats detect it.
+        # A stopped instance accepts the call and never answers. After the first message,
+        # heartbeats detect such an instance.
         patience = asyncio.get_running_loop().call_later(patience_s, stream.cancel)
         try:
             await self._read(stream, patience, sent_at)
@@ -166,10 +167,10 @@ class Streams:
     async def lives_until(self, said: pb.AssignmentUpdate, sent_at: float) -> float:
         """Return the time until which the new registration surely lives.
 
-        The time counts from the request, and a busy service answers late. A heartbeat then shows
-        that the registration lives; without the heartbeat its time would be over at once.
+        The time counts from the request. If a busy service answers late, most of the time is over;
+        a heartbeat then renews the registration.
         """
-        # The first service sends no lives_ms: its registration lives as long as the stream.
+        # The service's first version sends no lives_ms: a registration lives as long as its stream.
         lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
         until, now = sent_at + lives_s, self.clock()
         if until - now < lives_s / 2:

@@ -41,7 +41,7 @@ class Worker:
         return self._queue.qsize() >= self._queued
 
     def take(self, records: list[Any]) -> None:
-        """Queue the records from the offset ``fetched`` on."""
+        """Queue the records at and above the offset ``fetched``, and advance ``fetched``."""
         for record in records:
             if self.fetched is not None and record.offset >= self.fetched:
                 self._queue.put_nowait(record)

@@ -1,4 +1,4 @@
-"""``python -m faust_assigner.service.conformance [--rule NAME] -- COMMAND ...``."""
+"""Runs the test: ``python -m faust_assigner.service.conformance [--rule NAME] -- COMMAND ...``."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from faust_assigner.service.server.auth import Context
 
 TOPIC: Final = "conformance"
-#: A command of a later release: its field number is unknown.
+#: The bytes of a command of a later release: this release does not define its field number.
 _LATER: Final = bytes([0xFA, 0x7F, 0x02, 0x08, 0x01])
 
 
@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Call:
-    """A request that the part has received."""
+    """A request that the simulated service has received."""
 
     when: float
     method: str
@@ -52,7 +52,7 @@ class Call:
 
 @dataclass(eq=False)
 class Stream:
-    """One registration. ``told`` holds the client's messages; a status ends the stream."""
+    """One registration. ``told`` queues the messages to the client; a status ends the stream."""
 
     number: int
     request: pb.RegisterRequest
@@ -71,7 +71,7 @@ class Stream:
 class Part:
     """The simulated service. A registration lives for ``lives_s`` seconds.
 
-    ``refuses``: the status of every call, or None to answer.
+    ``refuses`` is the error status of every call, or None to answer calls.
     """
 
     lives_s: float = 3.0
@@ -99,7 +99,7 @@ class Part:
     async def Heartbeat(  # noqa: N802
         self, request: pb.HeartbeatRequest, context: Context
     ) -> pb.HeartbeatResponse:
-        """Answer, or keep the client waiting while ``answers`` is False."""
+        """Answer a heartbeat; delay the answer while ``answers`` is False."""
         when = time.monotonic()
         self._note("Heartbeat", request)
         if self.refuses is not None:
@@ -182,7 +182,7 @@ class Part:
         return time.monotonic()
 
     def heard(self, method: str, since: float = 0.0) -> list[Call]:
-        """Return the calls of a method, from a time on."""
+        """Return the calls of a method at or after the time ``since``."""
         return [call for call in self.calls if call.method == method and call.when >= since]
 
 

@@ -1,7 +1,7 @@
-"""The safety rules for a client, each with a scenario that checks the rule.
+"""The safety rules for a client; each function runs a scenario that checks one rule.
 
-A slow machine does not make a client fail: a write counts as too late only if its own time is after
-the latest moment at which the client may have written.
+A slow machine does not make a client fail: a write counts as too late only if the client dates it
+after the latest permitted moment.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stage:
             yield self
 
     async def registered(self, count: int) -> Stream:
-        """Wait for the client's registration of this number, from 1, and return it."""
+        """Wait for the client's registration number ``count``, from 1; return its stream."""
         await self.until(lambda: len(self.part.streams) >= count, f"registration {count} comes")
         return self.part.streams[count - 1]
 
@@ -110,7 +110,7 @@ async def says_who_it_is(stage: Stage) -> None:
 
 
 async def takes_a_snapshot_whole(stage: Stage) -> None:
-    """A partition missing in a snapshot is lost; the parts of a snapshot count together."""
+    """A partition missing in a snapshot is lost; all parts of a snapshot form one assignment."""
     async with stage.begun((0, 5), (1, 5), (2, 5)):
         part = stage.part
         told = part.tell(
@@ -122,7 +122,7 @@ async def takes_a_snapshot_whole(stage: Stage) -> None:
 
 
 async def works_under_the_grants_epoch(stage: Stage) -> None:
-    """A write carries the epoch of the grant that is in force."""
+    """A write carries the epoch of the partition's newest grant."""
     async with stage.begun((0, 5)):
         told = stage.part.tell(stage.part.grants([(0, 9)]))
         await stage.works(0, 9, told)
@@ -141,7 +141,7 @@ async def stops_what_is_taken(stage: Stage) -> None:
 
 
 async def stops_when_its_time_is_over(stage: Stage) -> None:
-    """The registration lives for `lives_ms` from the moment when the answered request was *sent*.
+    """A registration lives for `lives_ms` from the moment at which the client *sent* its request.
 
     After that the client works on no partition, until a new registration grants partitions.
     """
@@ -164,7 +164,7 @@ async def stops_when_its_time_is_over(stage: Stage) -> None:
 async def wakes_without_harm(stage: Stage) -> None:
     """A process that was stopped for longer than its registration lives does no work afterwards.
 
-    One write that was decided before the stop is allowed: a sink refuses it by its epoch.
+    One write that the client began before the stop is allowed: a sink refuses it by its epoch.
     """
     async with stage.begun((0, 5)):
         await stage.subject.freeze(stage.part.lives_s + QUIET_S)
@@ -223,7 +223,7 @@ async def ends_when_it_is_replaced(stage: Stage) -> None:
 
 
 async def ends_when_it_is_expelled(stage: Stage) -> None:
-    """After ABORTED the process stops, too: only a new process may register."""
+    """After ABORTED the process stops all work: only a new process may register again."""
     await _ends(stage, grpc.StatusCode.ABORTED)
 
 
@@ -252,7 +252,7 @@ async def registers_again_when_it_is_unknown(stage: Stage) -> None:
 async def leaves_a_silent_stream(stage: Stage) -> None:
     """If the service sends `pulse_ms`, the client leaves a stream that is silent for too long.
 
-    The limit is half of `lives_ms`. Answered heartbeats do not count: commands would not arrive.
+    The limit is half of `lives_ms`. Answered heartbeats do not prove that commands arrive.
     """
     stage.part.pulse_s = stage.part.lives_s / 9
     async with stage.begun((0, 5)):
@@ -260,7 +260,7 @@ async def leaves_a_silent_stream(stage: Stage) -> None:
 
 
 async def passes_over_what_it_does_not_know(stage: Stage) -> None:
-    """The client ignores a command of a later release."""
+    """The client ignores a command that only a later release defines."""
     async with stage.begun((0, 5)):
         told = stage.part.tell(stage.part.later(), stage.part.grants([(1, 6)]))
         await stage.works(1, 6, told)

@@ -1,4 +1,4 @@
-"""The client under test, as a process."""
+"""Runs the client under test as a process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Start(Protocol):
 
 
 class Process:
-    """A client that prints a line for each write, flushed at once.
+    """A client in a process of its own, which prints a line for each write and flushes it at once.
 
     The line is ``WORK TOPIC PARTITION EPOCH SECONDS``.
     """

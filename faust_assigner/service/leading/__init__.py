@@ -1,1 +1,1 @@
-"""The leader: elected by a lease. The leader plans, and moves partitions by hand-offs."""
+"""The leader's side: one instance, elected by a lease, plans and moves partitions by hand-offs."""

@@ -1,4 +1,4 @@
-"""The leader's next steps for the hand-offs under way, decided from the view alone."""
+"""Decides the next steps of the hand-offs in progress, from the view of the store alone."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from faust_assigner.settings.service import ServiceSettings
 def advance(
     view: View, late: Collection[TopicPartition], settings: ServiceSettings, now: float
 ) -> Iterator[Bundle]:
-    """Iterate over the due steps of the hand-offs under way.
+    """Iterate over the due steps of the hand-offs in progress.
 
-    ``late``: the hand-offs whose time is over. ``now`` (unix seconds) only goes into the value of
-    cool-downs, for readers; no decision depends on ``now``.
+    ``late``: the hand-offs whose time is over. ``now`` (unix seconds) is only written into the
+    cool-downs, for operators; no decision depends on ``now``.
     """
     bound = bound_topics(view)
     given: dict[TopicPartition, list[Bundle]] = {}
@@ -50,7 +50,8 @@ def advance(
             if after is None:
                 continue
             if after[1] is Effect.EXPEL:
-                # One expulsion ends the owner's session. All its hand-offs then wait for its lease.
+                # One expulsion ends the owner's session; its other hand-offs then wait until the
+                # owner's lease has expired.
                 if entry.value.old_owner not in expelled:
                     expelled.add(entry.value.old_owner)
                     yield _expelling(view, entry, event)
@@ -68,7 +69,7 @@ def advance(
 def _copartitioned(
     view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]
 ) -> list[Handoff]:
-    """Return the incomplete hand-offs, between the same two consumers, of co-partitioned partitions.
+    """Return the incomplete hand-offs of co-partitioned partitions between the same two consumers.
 
     Co-partitioned partitions have the same number (:func:`copartitioned_with`).
     """
@@ -89,11 +90,11 @@ def _copartitioned(
 def _events(
     view: View, handoff: Handoff, copartitioned: Sequence[Handoff], late: Collection[TopicPartition]
 ) -> Iterator[HandoffEvent]:
-    """Iterate over the events that are the case, the most urgent first."""
+    """Iterate over the events that apply to the hand-off now, the most urgent first."""
     new = view.consumers.get(handoff.new_owner)
     owner = view.assignments.get(handoff.at)
-    # The assignment has changed or the partition is gone: this hand-off cannot take effect any
-    # more.
+    # The assignment has changed or the partition was removed: the hand-off can no longer take
+    # effect.
     lost = (
         owner is None
         or not view.exists(handoff.at)
@@ -105,7 +106,7 @@ def _events(
     state = state_of(handoff)
     leaving = new is not None and new.value.status is Status.DRAINING
     if state is State.UNRELEASED and is_old_registered:
-        yield HandoffEvent.LOOK  # the old owner has stopped half way: it is expelled in any case
+        yield HandoffEvent.LOOK  # first: an old owner that could not flush is expelled in any case
     if is_new_gone or lost or (leaving and handoff.phase is not Phase.COMPLETE):
         yield HandoffEvent.NEW_GONE
     if not view.may_work(*handoff.old_process):
@@ -116,7 +117,7 @@ def _events(
             yield HandoffEvent.NEW_GONE
         ready = all(state_of(other) in (State.READY, State.RELEASED) for other in copartitioned)
         if not ready and handoff.failed is None:
-            # An unregistered old owner is not expelled again: its lease runs out without a renewal.
+            # An unregistered old owner needs no expulsion: its lease expires without renewal.
             if handoff.at in late and (state is State.WARMING or is_old_registered):
                 yield HandoffEvent.LATE
             return
@@ -165,7 +166,7 @@ def moved(
     )
 
 
-#: The event that ends a hand-off -> the counted outcome, if the old owner keeps the partition.
+#: The event that aborts a hand-off -> the outcome in the metrics.
 _ABORTED: Mapping[HandoffEvent, str] = {
     HandoffEvent.LOOK: "failed",
     HandoffEvent.LATE: "late",
@@ -175,7 +176,7 @@ _ABORTED: Mapping[HandoffEvent, str] = {
 
 
 def _outcome(handoff: Handoff, event: HandoffEvent, effect: Effect) -> str:
-    """Return the outcome of the step; "" if the hand-off goes on, or was already complete."""
+    """Return the outcome that the step reports; "" if the hand-off was already complete."""
     if effect is Effect.GIVE:
         if handoff.unreleased is not None:
             return "expelled"
@@ -202,14 +203,14 @@ def _told(handoff: Handoff, outcome: str) -> str:
 def _expelling(view: View, entry: Entry[Handoff], event: HandoffEvent) -> Bundle:
     """Make the bundle that ends the old owner's session.
 
-    The service no longer renews the old owner's lease. Until this lease has run out, the expelled
+    The service no longer renews the old owner's lease. Until this lease has expired, the expelled
     owner's partitions get no new owner.
     """
     handoff, keys = entry.value, view.keys
     name, incarnation = handoff.old_process
     session = view.consumers[name].kv
     after = advanced(handoff, State.EXPELLED)
-    # Without an incarnation a process cannot be distinguished from its successor. The mark that
+    # Without an incarnation, a process cannot be distinguished from its successor. The key that
     # refuses both is therefore bound to the process's lease.
     lease = EXPELLED_LEASE if names_itself(incarnation) else session.lease
     writes: list[Write] = [Put(entry.kv.key, codec.dump_handoff(after)), Delete(session.key)]

@@ -1,7 +1,7 @@
 """Bundles: the leader's decisions, each with its compares and writes, applied atomically.
 
-Bundles do not depend on each other. A stuck or just changed partition therefore does not delay the
-rest.
+Bundles do not depend on each other. A refused bundle, for example of a partition that has just
+changed, therefore does not delay the other bundles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from faust_assigner.service.view import View
 MAX_BUNDLE = MAX_OPERATIONS - 1
 #: etcd refuses a request of 1.5 MiB, including the keys.
 MAX_CHUNK_BYTES = 1 << 20
-#: The most partitions that a log line names.
+#: Maximum number of partitions that a log line names.
 NAMED = 20
 #: Placeholders for leases of ``cooldown_s`` and of ``EXPELLED_S``. The leader replaces them with
 #: granted leases when it writes the bundle.

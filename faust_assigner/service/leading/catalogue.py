@@ -1,9 +1,9 @@
 """The topics of the service, from the configuration or from Kafka.
 
-A topic grows with its topic in Kafka, and is removed with the topic in Kafka. An instance writes a
-topic of its configuration again if the store has lost the topic. A topic that an operator removed,
-or that was deleted in Kafka, leaves a mark. It comes back if an operator names it; after a deletion
-in Kafka it also comes back when Kafka has it again.
+A topic's partition count grows with Kafka's, and a topic that is deleted in Kafka is removed. An
+instance writes a topic of its configuration again if the store has lost the topic. If an operator
+removes a topic, or Kafka deletes a topic, the service writes a mark for the topic. A marked topic
+returns if an operator adds it again; a topic deleted in Kafka also returns when Kafka has it again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ logger = logging.getLogger(__name__)
 #: Topic -> its partition count in Kafka, ``None`` if there is no such topic. May raise any
 #: exception.
 CountPartitions = Callable[[str], Awaitable["int | None"]]
-#: A topic counts as deleted after this many consecutive checks: a broker may have just started.
+#: A topic counts as deleted if this many consecutive checks do not find it: a broker that has just
+#: started may not know all topics yet.
 MISSED = 2
 
 
@@ -74,12 +75,12 @@ class Catalogue:
                 await self._put(TopicConfig(topic, count), only_grow=True, is_removable=True)
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Note the loss of a topic; a listener of the mirror."""
+        """Note the loss of a topic; the mirror calls this method after changes."""
         if any(change.kind == "topics" and change.after is None for change in changes):
             self._lost.set()
 
     async def keep(self) -> None:
-        """Write a topic of the configuration again if the store has lost the topic; for ever."""
+        """Check forever whether the store has lost a configured topic, and write it again."""
         while True:
             await first(self._lost.wait(), self.clock.sleep(self.settings.topic_refresh_s))
             self._lost.clear()
@@ -100,7 +101,7 @@ class Catalogue:
     # -- an operator ---------------------------------------------------------------------------------
 
     async def set(self, topic: str, count: int) -> int:
-        """Add a topic, or set its new count; a removed topic comes back.
+        """Add a topic, or set its partition count; a removed topic returns.
 
         Like :meth:`remove`, return a revision of the store that has the change.
         """
@@ -121,7 +122,7 @@ class Catalogue:
     # -- Kafka ---------------------------------------------------------------------------------------
 
     async def need(self, topic: str) -> None:
-        """Ask Kafka for an unknown topic of a consumer's subscription, and add the topic.
+        """Add a topic that a consumer subscribes to and the store does not have, by asking Kafka.
 
         Raises NotFound if there is no such topic. Raises StoreUnavailable if Kafka does not answer;
         the caller may try again.
@@ -147,7 +148,7 @@ class Catalogue:
         )
 
     async def refresh(self, term: Leadership) -> None:
-        """Ask Kafka for all topics every ``topic_refresh_s``, as the leader, until deposed."""
+        """As the leader, ask Kafka for all topics every ``topic_refresh_s``, until deposed."""
         while self.count_partitions is not None:
             await self.clock.sleep(self.settings.topic_refresh_s)
             for topic in self._asked_for():
@@ -172,7 +173,7 @@ class Catalogue:
         return sorted((view.topics.keys() | view.removed.keys() | wanted) - removed)
 
     def _followed(self, topic: str, count: int | None) -> tuple[list[Compare], list[Write]]:
-        """Return the compares and writes for Kafka's answer; None: Kafka has no such topic."""
+        """Return the compares and writes for Kafka's answer; None means an unknown topic."""
         view, mark = self.mirror.view, self.keys.removed(topic)
         entry = view.topics.get(topic)
         if count is not None:
@@ -220,7 +221,7 @@ class Catalogue:
         is_removable: bool = False,
         beside: Sequence[Write] = (),
     ) -> int:
-        """Write a topic. Raises NotFound if ``is_removable`` and the topic has a mark of removal."""
+        """Write a topic. Raises NotFound if ``is_removable`` and the topic is marked as removed."""
         mark = self.keys.removed(config.topic)
         put = Put(self.keys.topic(config.topic), codec.dump_topic(config))
 
@@ -232,7 +233,7 @@ class Catalogue:
                 else [put, *beside]
             )
 
-        # The same transaction checks the mark: RemoveTopic may come between a read and the write.
+        # The write's transaction checks the mark: an operator may remove the topic after a read.
         unless = {mark: _removed(config.topic)} if is_removable else {}
         return await rewritten(self.store, put.key, counted, unless=unless)
 

@@ -1,4 +1,4 @@
-"""Co-partitioned topics: their partitions of one number have one owner and move together."""
+"""Co-partitioned topics: their partitions of equal number have one owner and move together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corrections of the planned targets: barred pairs are avoided, and an operator's pins are kept."""
+"""Corrects the planned targets: avoids barred targets, and obeys the operator's pins."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def avoid(
     bound: Mapping[str, tuple[str, ...]],
     moving: Collection[TopicPartition] = (),
 ) -> None:
-    """Change each ``barred`` pair of partition and target, in place.
+    """Replace the target of each partition whose (partition, target) is ``barred``, in place.
 
     The least loaded allowed consumer becomes the target; without an allowed consumer the target
     stays. A partition in ``moving`` stays with the new owner of its hand-off, if that owner is
-    allowed.
+    allowed. ``mine`` maps partitions to their owners, or to the new owners of their hand-offs.
     """
     load = dict.fromkeys(consumers, 0)
     for name in owner.values():
@@ -61,10 +61,10 @@ def avoid(
 def pinned(
     view: View, consumers: Mapping[str, Consumer], bound: Mapping[str, tuple[str, ...]]
 ) -> dict[TopicPartition, str]:
-    """Map each pinned partition, and those co-partitioned with it, to the consumer of the operator's order.
+    """Map each pinned partition, and its co-partitioned partitions, to the consumer of the pin.
 
-    A pin has no effect while its consumer is not among ``consumers``. The same holds while the
-    consumer does not subscribe to a co-partitioned topic, or cools down for one of its partitions.
+    A pin has no effect while its consumer is not among ``consumers``, does not subscribe to all
+    the co-partitioned topics, or has a cool-down for one of the partitions.
     """
     found: dict[TopicPartition, str] = {}
     for at, entry in sorted(view.pins.items()):
@@ -89,8 +89,8 @@ def pin(
 ) -> None:
     """Put each pinned partition on its consumer, in place.
 
-    To keep the loads even, the consumer gives an equal number of partitions to the previous target.
-    The consumer prefers to give partitions that it does not own yet.
+    To keep the loads even, an equal number of the consumer's partitions get the previous target.
+    Partitions that the consumer does not own yet are preferred.
     """
     held: dict[str, list[TopicPartition]] = {}
     for at, name in owner.items() if pins else ():

@@ -1,6 +1,6 @@
 """The election of the leader.
 
-An instance leads after it has created the leader's key, while its lease for the key is valid.
+An instance that has created the leader's key leads as long as its lease for the key is valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Deposed(Exception):
-    """This instance does not lead any more; the refused commit wrote no key."""
+    """This instance no longer leads; the refused commit wrote no key."""
 
 
 class Leadership:
@@ -52,16 +52,16 @@ class Leadership:
         return self.lease.is_held
 
     async def commit(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """Run a transaction on condition that the leader's key is still this term's.
+        """Run a transaction that fails if a different term has written the leader's key.
 
-        Raises Deposed if the term's lease is not valid any more.
+        Raises Deposed if the term's lease is no longer valid.
         """
         if not self.is_held:
             raise Deposed(f"the leader's term of revision {self.revision} has ended")
         return await self._store.txn((self._guard, *compares), writes)
 
     async def timed(self, ttl_s: float) -> int:
-        """Grant a lease without renewal: the store deletes its keys after ``ttl_s``."""
+        """Grant a lease that is never renewed; return its id. Its keys live for ``ttl_s``."""
         return (await self._store.grant(ttl_s)).lease_id
 
 
@@ -70,7 +70,7 @@ Lead = Callable[[Leadership], Awaitable[None]]
 
 @dataclass(eq=False, repr=False)
 class Election:
-    """The campaign for leadership: runs ``lead`` in each term and cancels ``lead`` at its end.
+    """Campaigns for leadership; runs ``lead`` in each term and cancels ``lead`` when a term ends.
 
     ``vacant`` returns when the leader's key has disappeared, or after the retry interval.
     """
@@ -90,7 +90,7 @@ class Election:
         return self.term is not None and self.term.is_held
 
     async def run(self) -> None:
-        """Run for leader, for ever. To stop, cancel this coroutine, then call :meth:`resign`."""
+        """Campaign forever. To stop, cancel this coroutine, then call :meth:`resign`."""
         while True:
             try:
                 term = await self._campaign()
@@ -111,9 +111,8 @@ class Election:
             put = Put(self.keys.leader, value, lease.lease_id)
             result = await self.store.txn([absent(self.keys.leader)], [put])
         except (StoreError, asyncio.CancelledError):
-            # The store may have created the key, also if this instance stops before the answer.
-            # Revoking the lease deletes it at once; otherwise the group would have no leader for a
-            # whole TTL.
+            # The store may have created the key although this instance got no answer. Revoke the
+            # lease, which deletes the key at once; otherwise the group has no leader for a TTL.
             await lease.revoke()
             raise
         if not result.succeeded:
@@ -123,7 +122,7 @@ class Election:
         return Leadership(self.store, self.keys, lease, result.revision)
 
     async def _serve(self, term: Leadership) -> None:
-        """Serve one term until the lease is lost or ``lead`` ends."""
+        """Run ``lead`` for one term, until the lease is lost or ``lead`` ends."""
         self.term = term
         loop = asyncio.get_running_loop()
         work = loop.create_task(_until_deposed(self.lead, term), name="lead")

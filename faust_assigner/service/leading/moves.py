@@ -1,4 +1,4 @@
-"""A rebalance: the leader's writes that move partitions to their targets, decided from the view."""
+"""A rebalance: decides from the view which writes of the leader move partitions to targets."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ def rebalance(
     now: float,
     standing: Suitability = NEUTRAL,
 ) -> Iterator[Bundle]:
-    """Assign orphans at once, then begin hand-offs while places are free. ``now``: unix seconds."""
+    """Yield the writes that assign orphans at once, and that begin as many hand-offs as allowed.
+    ``now`` is in unix seconds.
+    """
     wanted, held, living = targets.owner, held_back(view), living_owners(view)
-    # An orphan with a hand-off has already been assigned by ``advance``. Partitions for one consumer
-    # come together: they share a compare and a line of the log.
+    # ``advance`` has already assigned each orphan with a hand-off. Partitions for one consumer
+    # follow each other, so that they share a compare and a log line.
     for at in sorted(wanted.keys() - living.keys() - held, key=lambda at: (wanted[at], at)):
         if not _is_fenced(view, at):
             yield _given(view, at, wanted[at])
-    # A living, staying owner has unsubscribed from the topic and loses the partition. A dead
-    # owner's assignment is kept: the owner gets its partitions back when it returns.
+    # If a partition has an owner but no target, its owner has unsubscribed: a living owner that is
+    # not draining loses the partition. A dead owner's assignment stays until the owner returns.
     refused = {at for at in living.keys() - wanted.keys() if living[at] not in view.draining}
     for at in sorted(refused.union(_not_there(view))):
         yield _forgotten(view, at)
@@ -60,7 +62,7 @@ def living_owners(view: View) -> dict[TopicPartition, str]:
 
 
 def _not_there(view: View) -> Iterator[TopicPartition]:
-    """Iterate over assigned or moving partitions whose topics do not have them."""
+    """Iterate over the assigned or moving partitions that do not exist any more."""
     counts = {topic: entry.value.partition_count for topic, entry in view.topics.items()}
     for at in view.assignments.keys() | view.handoffs.keys():
         if not at.partition < counts.get(at.topic, 0):
@@ -68,7 +70,7 @@ def _not_there(view: View) -> Iterator[TopicPartition]:
 
 
 def held_back(view: View) -> set[TopicPartition]:
-    """Return the partitions reserved for missing consumers: no consumer gets them yet.
+    """Return the partitions that are reserved for missing consumers and not assigned yet.
 
     These are the partitions of missing owners after an outage. If the store has lost the
     assignments, they are the partitions without an assignment and without a claim.
@@ -104,7 +106,7 @@ def wished(view: View) -> set[TopicPartition]:
 
 
 def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iterator[PlannedMove]:
-    """Iterate over the partitions away from their targets; owners in ``without`` count as gone."""
+    """Iterate over the partitions not at their targets; owners in ``without`` count as gone."""
     for at, name in sorted(targets.owner.items()):
         owner = living_owner(view, at)
         old = None if owner in without else owner
@@ -140,14 +142,14 @@ def living_owner(view: View, at: TopicPartition) -> str | None:
 
 
 def _is_fenced(view: View, at: TopicPartition) -> bool:
-    """Whether the owner is a replaced process whose lease still runs: no new owner may begin."""
+    """Whether the owner is a replaced process with a running lease, which may still work."""
     entry = view.assignments.get(at)
     return entry is not None and entry.value.process in view.fences
 
 
 def _given(view: View, at: TopicPartition, to: str) -> Bundle:
     key = view.keys.handoff(at)
-    # If the new owner has changed, it may leave, or be a new process.
+    # The compare fails if the new owner has changed meanwhile: it may leave, or be a new process.
     there = view.same(view.keys.consumer(to))
     compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at), there)
     writes: tuple[Write, ...] = (owner(view, at, to, view.incarnation(to)),)
@@ -197,11 +199,11 @@ def beginning(
 
     ``leaving``: the due partitions whose owners leave.
 
-    The settings limit the hand-offs at once (the *places*). A consumer that never gets ready must
-    not hold all places. Orphans take no place: the leader assigns them at once. Partitions of a
-    leaving consumer go before moves for balance, and a quarter of the group's places is kept for
-    them. An unproven new owner (see :class:`Suitability`) takes no place of this quarter. A stuck
-    consumer has a single place.
+    The settings limit the number of concurrent hand-offs: each takes a *place*. Orphans take no
+    place, because the leader assigns them at once. Partitions of a leaving consumer go before moves
+    for balance, and a quarter of the group's places is kept for them. A consumer that never gets
+    ready must not hold all places: an unproven new owner (see :class:`Suitability`) takes no place
+    of this quarter, and a stuck consumer has a single place.
     """
     held = Counter(
         entry.value.new_owner

@@ -1,4 +1,4 @@
-"""The group's state and a dry run, for operators: read from this instance's copy of the store."""
+"""The group's state and dry runs for operators, read from this instance's copy of the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from faust_assigner.service.view import Change
 
 @dataclass(eq=False, repr=False)
 class Overview:
-    """Reads of one group."""
+    """Reads the state of one group."""
 
     mirror: Mirror
     rebalancer: Rebalancer
@@ -45,7 +45,7 @@ class Overview:
         )
 
     async def handoffs(self) -> tuple[OpenHandoff, ...]:
-        """List all hand-offs under way, by topic and number."""
+        """List all hand-offs in progress, by topic and number."""
         return tuple(
             OpenHandoff(entry.value, entry.kv.create_revision, self.rebalancer.age_s(at))
             for at, entry in sorted(self.mirror.view.handoffs.items())
@@ -67,7 +67,7 @@ class Overview:
         without: Sequence[str] = (),
         extra: Sequence[Consumer] = (),
     ) -> tuple[PlannedMove, ...]:
-        """Return the moves that the leader would plan now: a dry run.
+        """Return the moves that the leader would plan now, without making them.
 
         ``without``: consumers to regard as gone. ``extra``: consumers to regard as registered.
         """
@@ -84,7 +84,7 @@ class Overview:
 
     @contextlib.contextmanager
     def changes(self) -> Iterator[asyncio.Event]:
-        """Yield an event that every change of the store sets, from now to the end of the context."""
+        """Yield an event that is set at every change of the store until the context ends."""
         changed = asyncio.Event()
 
         def heard(changes: Sequence[Change]) -> None:

@@ -1,8 +1,8 @@
 """The leader's loop: read the view, decide, write, read again.
 
-The state drives the loop, not events. The first pass of a new leader therefore finds all changes
-from the time without a leader. Each later pass finds changes without an event. The loop advances
-hand-offs at once; a plan waits for the debounce.
+Each pass decides from the whole state, not from events. So the first pass of a new leader finds
+changes from the time without a leader, and a later pass finds changes whose event was lost. The
+loop advances hand-offs at once; a plan waits for ``debounce_s`` after a change.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-#: The number of partitions and assignments above which a worker thread plans: below, planning takes
-#: less than 50 ms.
+#: From this number of partitions and assignments on, a worker thread plans. Below this number a
+#: plan takes less than 50 ms.
 LARGE = 4_000
-#: While consumers join an idle group, the first plan waits for at most this many debounces.
+#: While consumers join an idle group, the first plan waits for at most this many ``debounce_s``.
 GATHERING = 10.0
-#: After a plan the leader rests for this many times the plan's duration. A higher number would
-#: delay each wave of hand-offs, which needs a new plan.
+#: After a plan the leader makes no plan for this many times the plan's duration. A higher number
+#: would delay each batch of hand-offs, which needs a new plan.
 REST = 0.5
 
 
@@ -70,7 +70,7 @@ class Rebalancer:
     # -- timing --------------------------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Schedule a plan a debounce after the first relevant change; a listener of the mirror."""
+        """Schedule a plan ``debounce_s`` after the first relevant change; the mirror calls this."""
         now = self._clock.monotonic()
         for change in changes:
             self._record.heard(self._mirror.view, change, now)
@@ -89,10 +89,10 @@ class Rebalancer:
         self._joined_at = now
 
     def _gathering_until(self, view: View) -> float:
-        """Return when the plan is due; in an idle group, a debounce after the last join.
+        """Return the time of the next plan; in an idle group, ``debounce_s`` after the last join.
 
-        Otherwise the first consumer would get all partitions and hand most of them over one by one.
-        The plan waits for at most :data:`GATHERING` debounces.
+        Without this wait the first consumer gets all partitions, and must hand most of them over.
+        The wait is at most :data:`GATHERING` times ``debounce_s``.
         """
         until = min(self._joined_at + self._settings.debounce_s, self._gathers_until)
         return until if until > self._plan_at and is_idle(view) else self._plan_at
@@ -112,7 +112,7 @@ class Rebalancer:
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Wait until a change, a due plan, a late hand-off or the next periodic pass."""
+        """Wait for a change, for a due plan, for a late hand-off or for the next periodic pass."""
         now = self._clock.monotonic()
         late = self._record.next_over_at()
         due = max(self._plan_at, self._rest_until, now + RETRY_S if self._conflict else now)
@@ -144,7 +144,7 @@ class Rebalancer:
         return bundles
 
     def _judge(self, view: View, now: float) -> bool:
-        """Update the consumers' standing as new owners; return whether the standing has changed."""
+        """Update each consumer's suitability as a new owner; return whether any has changed."""
         before, self._standing = self._standing, self._record.standing(view, now)
         for name in sorted(self._standing.stuck - before.stuck):
             logger.warning(
@@ -173,7 +173,7 @@ class Rebalancer:
         return made.bundles
 
     async def targets(self, consumers: Sequence[Consumer]) -> Targets | None:
-        """Plan for these consumers; ``None`` if the planner fails, a logged bug of this package."""
+        """Plan for these consumers; return None if the planner fails, which is logged as a bug."""
         replicas, standing = self._settings.replicas, self._standing
         return await _beside(
             self._mirror.view, lambda view: _targets(view, consumers, replicas, standing)
@@ -184,7 +184,7 @@ class Rebalancer:
         return self._record.age_s(at, self._clock.monotonic())
 
     def _tell_ages(self, now: float) -> None:
-        """Report the hand-offs' ages by phase, counted since this instance first saw each."""
+        """Report the hand-offs' ages by phase, since this instance first saw each hand-off."""
         ages: dict[str, list[float]] = {}
         for at, entry in self._mirror.view.handoffs.items():
             ages.setdefault(entry.value.phase.value, []).append(self._record.age_s(at, now))
@@ -195,10 +195,11 @@ class Rebalancer:
     async def _write(self, term: Leadership, bundles: Sequence[Bundle]) -> None:
         """Write the bundles in few transactions, and skip bundles whose compares fail.
 
-        Returns when the view has the writes, so that the leader makes no decision twice.
+        Return when the view contains the writes, so that the leader makes no decision twice.
         """
         revision, now = 0, self._clock.monotonic()
-        # The ends of hand-offs may reach the record before the store's answer comes.
+        # Read the ages first: the record drops a hand-off when the mirror reports its end, which
+        # may come before the store's answer.
         ages = {at: self._record.age_s(at, now) for one in bundles for _, at in one.ended}
         try:
             for chunk in chunks(bundles, MAX_BUNDLE):
@@ -208,13 +209,14 @@ class Rebalancer:
             self._planned = -1
             await self._clock.sleep(self._settings.election_retry_s)
         except StoreError as error:
-            # The store may have carried out the write or not: the view shows which.
+            # The store may or may not have carried out the write. The next pass finds the result
+            # in the view.
             logger.info("Could not write the hand-offs to the store, planning again: %s", error)
             self._plan_again()
         await self._mirror.reached(revision)
 
     def _plan_again(self) -> None:
-        """Plan at the next pass: a write failed."""
+        """Plan again at the next pass, after a failed write."""
         self._plan_at, self._conflict = min(self._plan_at, self._clock.monotonic()), True
 
 
@@ -266,7 +268,7 @@ async def _beside(view: View, work: Callable[[View], T]) -> T:
 
 
 def _asks_for_plan(change: Change) -> bool:
-    """Whether a change needs a plan; a reconnection with equal wishes does not."""
+    """Whether a change needs a plan; a registration with unchanged requests does not."""
     if change.kind == "consumers":
         return _wishes(change.before) != _wishes(change.after)
     return change.kind in ("topics", "pins", "pauses") or (

@@ -1,7 +1,7 @@
 """An instance's record of hand-offs: when each began, and the results of each new owner.
 
-Every instance keeps a record from the store's events, leading or not, so that the next leader has a
-record, too. For an instance that has just started, the time of each hand-off begins again.
+Every instance keeps a record from the store's events, so that the next leader has one already. An
+instance that has just started counts the time of each hand-off from its own start.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition
 from faust_assigner.service.view import Change, Entry, View
 from faust_assigner.settings.service import ServiceSettings
 
-#: One in this many places is kept for the hand-offs of leaving consumers.
+#: A *place* is one permitted concurrent hand-off. One place in this many is kept for the hand-offs
+#: of leaving consumers.
 KEPT = 4
-#: A failure counts for ``cooldown_s``. Each further failure doubles this time, at most this many
-#: times.
+#: A consumer's failure counts for ``cooldown_s``. Each further failure doubles this time, at most
+#: this many times.
 MOST_DOUBLED = 6
-#: The share of the hand-off timeout after which a new owner without progress counts as stuck.
+#: A new owner without progress counts as stuck after this share of the hand-off timeout.
 PATIENCE = 0.1
 
 
-#: The states with a time limit of their own. For all other states the time begins with the
-#: hand-off.
+#: The states whose time limit counts from their own beginning. In all other states the limit counts
+#: from the beginning of the hand-off.
 TIMED_ANEW = frozenset({State.RELEASING, State.EXPELLED})
 
 
 def most_s(state: State, settings: ServiceSettings) -> float:
-    """Return the time limit in seconds. A release has its own limit, apart from the warm-up."""
+    """Return the state's time limit in seconds: ``release_timeout_s`` or ``handoff_timeout_s``."""
     return settings.release_timeout_s if state in TIMED_ANEW else settings.handoff_timeout_s
 
 
@@ -43,7 +44,7 @@ class Seen(NamedTuple):
     ``since``    when this instance first saw the hand-off in this state
 
     ``Handoff.started_at`` is not used: it is from the wall clock of the leader that began the
-    hand-off. An instance with a wrong clock would end every hand-off, or none.
+    hand-off. If the two machines' clocks differed, hand-offs would end too early or never.
     """
 
     created: int
@@ -52,7 +53,7 @@ class Seen(NamedTuple):
     since: float
 
     def over_at(self, settings: ServiceSettings) -> float:
-        """Return when the hand-off's time is over."""
+        """Return the monotonic time at which the hand-off's time limit is over."""
         return (self.since if self.state in TIMED_ANEW else self.began) + most_s(
             self.state, settings
         )
@@ -75,15 +76,15 @@ class _Trial:
 
 @dataclass(frozen=True)
 class Suitability:
-    """The consumers' standing as new owners, at one moment.
+    """The consumers' suitability as new owners, at one moment.
 
-    ``stuck``      their last hand-off failed, or they have warmed for long, reported no progress
-                   and got no partition ready meanwhile
-    ``overtaken``  the stuck consumers with a hand-off older than a hand-off that got ready at a
-                   different consumer
+    ``stuck``      consumers whose last hand-off failed; or that have long been warming, with no
+                   progress reported and no partition made ready meanwhile
+    ``overtaken``  stuck consumers with a hand-off that began before the newest hand-off that
+                   became ready
     ``crowding``   the consumers that are not proven, if together they hold all places except the
                    places kept for leaving consumers
-    ``proven``     they got a partition ready, or own partitions, and are not stuck
+    ``proven``     consumers that got a partition ready, or own partitions, and are not stuck
     """
 
     stuck: frozenset[str] = frozenset()
@@ -96,12 +97,12 @@ NEUTRAL = Suitability()
 
 
 def unreserved(places: int) -> int:
-    """Return the number of places that are not kept; a single place is never kept."""
+    """Return the number of places for all moves, without those kept for leaving consumers."""
     return places - max(1, places // KEPT) if places > 1 else places
 
 
 class Record:
-    """The record of all hand-offs under way and all registered consumers.
+    """The record of all hand-offs in progress and all registered consumers.
 
     Times are in seconds of a monotonic clock.
     """
@@ -131,9 +132,9 @@ class Record:
                 del self._trials[change.name]
 
     def _given_up(self, view: View, handoff: Handoff, seen: Seen, now: float) -> None:
-        """Count a failure for a withdrawn hand-off whose new owner was silent for long.
+        """Count a failure if the new owner of a withdrawn hand-off long reported no progress.
 
-        The new owner thus remains stuck after the end of the hand-off.
+        So the new owner still counts as stuck after the end of the hand-off.
         """
         waited_s = now - seen.began
         is_silent = state_of(handoff) is State.WARMING and handoff.progress == 0
@@ -166,7 +167,7 @@ class Record:
         return {at for at, seen in self._seen.items() if now >= seen.over_at(self._settings)}
 
     def next_over_at(self) -> float:
-        """Return when the time of the next hand-off is over."""
+        """Return the earliest time at which a hand-off's time limit is over."""
         return min(
             (seen.over_at(self._settings) for seen in self._seen.values()), default=float("inf")
         )
@@ -177,7 +178,7 @@ class Record:
         return 0.0 if seen is None else now - seen.began
 
     def standing(self, view: View, now: float) -> Suitability:
-        """Compute the standing at ``now``. Cost: one pass over the hand-offs and the consumers."""
+        """Compute the suitability of all consumers. Cost: one pass over hand-offs and consumers."""
         oldest = dict(self._silent(view))
         waited = {
             name
@@ -214,7 +215,7 @@ class Record:
         return -float("inf") if trial is None else trial.ready_at
 
     def _silent(self, view: View) -> Iterator[tuple[str, float]]:
-        """Yield the warming consumers without progress, with their oldest hand-off's beginning."""
+        """Yield each warming consumer without progress, and when its oldest hand-off began."""
         found: dict[str, float] = {}
         heard: set[str] = set()
         for at, entry in view.handoffs.items():

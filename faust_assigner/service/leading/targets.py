@@ -1,8 +1,8 @@
 """The target owner of every partition, planned by :func:`faust_assigner.plan` from the view.
 
-The plan balances all topics together. Only topics that a consumer declares co-partitioned have a
-common owner per partition number; such partitions are *co-partitioned*. A moving partition already counts
-as its new owner's, so that a new plan does not reverse a hand-off under way.
+The plan balances all topics together. If a consumer declares topics as co-partitioned, their
+partitions of equal number get the same owner; other topics are independent. A moving partition
+already counts as its new owner's, so that a new plan does not reverse a hand-off in progress.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def claimants(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
 
 
 def hinted(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
-    """Map each unassigned partition to the first of ``names`` that reports to have owned it."""
+    """Map each unassigned partition to the first of ``names`` that reports a former ownership."""
     return {
         at: name
         for name in sorted(names, reverse=True)
@@ -70,9 +70,9 @@ def choose(
 ) -> Targets:
     """Plan the targets for ``consumers``.
 
-    A cool-down counts while its key exists; a lease ends the cool-down. Stuck and crowding
-    consumers get no partition of a leaving consumer, as long as a different consumer can take the
-    partition.
+    A cool-down bars a (partition, consumer) pair while its key exists; the key's lease ends it.
+    Stuck and crowding consumers (see :class:`Suitability`) get no partition of a leaving consumer
+    if a different consumer can take the partition.
 
     Cost: :func:`faust_assigner.plan`, plus one pass over all partitions.
     """
@@ -140,7 +140,7 @@ def _members(
 def _weights(
     consumers: Sequence[Consumer], counts: Mapping[str, int]
 ) -> dict[tuple[str, int], float]:
-    """Merge the consumers' weights: the highest weight of each partition counts."""
+    """Merge the consumers' weights; each partition gets its highest reported weight."""
     found: dict[tuple[str, int], float] = {}
     for consumer in consumers:
         for topic in sorted(counts.keys() & consumer.weights.keys()):

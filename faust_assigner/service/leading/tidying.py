@@ -1,4 +1,4 @@
-"""The leader's tidying: replicas to keep, drained consumers, and marks that are over."""
+"""The leader's updates of replicas, and its deletion of keys that are no longer needed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from faust_assigner.service.view import View
 
 
 def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
-    """Update the replicas; delete drained consumers, ended marks, and cool-downs without a lease.
+    """Update the replicas, and delete drained consumers and keys that have become void.
 
-    Earlier releases wrote cool-downs without a lease.
+    Cool-downs without a lease, which earlier releases wrote, are deleted too.
     """
     for name in sorted(targets.replicas.keys() | view.replicas.keys()):
         yield from _replicas(view, name, targets.replicas.get(name, ()))
@@ -30,7 +30,8 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
             told = (name, "drained: it owns no partitions any longer, and its stream ends")
             yield Bundle((view.same(key),), (Delete(key),), (told,))
         elif name not in view.departed and waits_in_vain(view, name, ready):
-            # Its stream ends, and its partitions stay: after an outage the group does not await it.
+            # Its stream ends although it owns partitions, because no other consumer can take them.
+            # This key keeps the group from waiting for the consumer after an outage.
             key = view.keys.consumer(name)
             yield Bundle((view.same(key),), (Put(view.keys.departed(name), b"dismissed"),))
     for key in _over(view):
@@ -63,10 +64,10 @@ def _moved_once(view: View) -> Iterator[Bundle]:
 
 
 def _over(view: View) -> Iterator[str]:
-    """Iterate over the keys of ended marks.
+    """Iterate over the void keys that mark an outage or a departed consumer.
 
-    The mark of an outage ends when no consumer is missing. The mark of a departed consumer ends
-    when all its partitions have new owners.
+    The mark of an outage is void when no partition is held back for a missing consumer. The mark
+    of a departed consumer is void when all its partitions have new owners.
     """
     if view.consumers and not held_back(view):
         yield from (entry.kv.key for entry in view.awaiting.values())

@@ -1,4 +1,4 @@
-"""The write of the leader's bundles: in few transactions, without the bundles that are refused."""
+"""Writes the leader's bundles in few transactions, and leaves out the bundles that are refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Writer:
         return await self._apply(term, await self._leased(term, bundles), ages)
 
     async def _leased(self, term: Leadership, bundles: Sequence[Bundle]) -> Sequence[Bundle]:
-        """Replace the placeholders of leases by granted leases: the store ends these marks."""
+        """Replace the placeholders by granted leases, with which the store deletes the keys."""
         times = {COOLDOWN_LEASE: self.settings.cooldown_s, EXPELLED_LEASE: EXPELLED_S}
         wanted = {
             write.lease for bundle in bundles for write in bundle.writes if isinstance(write, Put)
@@ -64,8 +64,8 @@ class Writer:
             self._tell(bundles, ages)
             return result.revision
         if len(bundles) == 1:
-            # A different writer was faster, or the term is over. The view shows the writer's change
-            # when it has caught up with the store.
+            # Either a different writer has changed a compared key, which the view will show, or
+            # the term is over, which _check finds.
             self.refused()
             await self._check(term)
             return 0
@@ -74,7 +74,7 @@ class Writer:
         return max(first, await self._apply(term, bundles[half:], ages))
 
     async def _check(self, term: Leadership) -> None:
-        """Raise Deposed if the leader's key is not this term's any more."""
+        """Raise Deposed if a different term has written the leader's key."""
         if not (await term.commit([], [])).succeeded:
             term.lease.give_up()
             raise Deposed("a different instance leads now")

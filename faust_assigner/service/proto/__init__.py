@@ -1,4 +1,5 @@
 """The service's messages, generated from ``kafka_assigner.proto``.
 
-``python -m faust_assigner.service.proto`` writes the modules anew (needs grpcio-tools); a test compares.
+``python -m faust_assigner.service.proto`` generates the modules again (needs grpcio-tools). A test
+compares them with the generator's output.
 """

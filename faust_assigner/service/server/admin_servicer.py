@@ -1,4 +1,4 @@
-"""The RPCs of operators."""
+"""Serves the operators' RPCs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from faust_assigner.service.tasks import first
 if TYPE_CHECKING:
     from faust_assigner.service.server.auth import Context
 
-#: Seconds for which changes are gathered, and for which a made state is reused.
+#: Seconds between two states of a watch, and for which all callers get the same state.
 TOGETHER_S: Final = 0.2
-#: Seconds between two states of a watch while the store is silent.
+#: Seconds between two states of a watch while the store does not answer.
 SILENT_S: Final = 15.0
 
 
@@ -65,7 +65,7 @@ class AdminServicer:
     ) -> AsyncIterator[pb.State]:
         """Stream the state now and after every change, until the caller ends the call.
 
-        While the store is silent, stream the last known state every :data:`SILENT_S` seconds.
+        While the store does not answer, stream the last known state every :data:`SILENT_S` seconds.
         """
         async with spoken(context):
             node = self._asked(request, context)
@@ -78,7 +78,7 @@ class AdminServicer:
                     await asyncio.sleep(TOGETHER_S)
 
     async def _state(self, group: str, node: AssignerNode) -> list[pb.State]:
-        """Return the state, made once for all callers: many watchers do not slow consumers."""
+        """Return the state's messages, computed once for all callers to save processor time."""
         revision, now = node.revision, asyncio.get_running_loop().time()
         made_of, made_at, parts = self._made.get(group, (-1, 0.0, []))
         if made_of != revision or now > made_at + TOGETHER_S:
@@ -109,7 +109,7 @@ class AdminServicer:
         return pb.DrainResponse(action=pb.DeregisterAction.Name(action.value), revision=revision)
 
     async def Undrain(self, request: pb.UndrainRequest, context: Context) -> pb.OrderResponse:
-        """Take a drain back."""
+        """Cancel a drain."""
         return await self._ordered(
             request, context, lambda orders: orders.undrain(request.consumer_name)
         )
@@ -155,7 +155,7 @@ class AdminServicer:
     async def AbortHandoff(
         self, request: pb.AbortHandoffRequest, context: Context
     ) -> pb.AbortHandoffResponse:
-        """Give a handoff up."""
+        """Abort a handoff."""
         async with spoken(context):
             node = self._asked(request, context)
             revision = await node.acks.abort(
@@ -196,7 +196,7 @@ class AdminServicer:
 
 
 async def _news(node: AssignerNode, changed: asyncio.Event) -> None:
-    """Return after a change, or later, while the store is silent: the state has a higher age."""
+    """Return after a change; while the store does not answer, return every :data:`SILENT_S`."""
     while True:
         await first(changed.wait(), asyncio.sleep(SILENT_S))
         if changed.is_set() or not node.condition.hears_store:

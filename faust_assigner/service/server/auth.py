@@ -1,4 +1,4 @@
-"""The caller's names: from a token or a client's certificate, never from a request's body."""
+"""Finds a caller's names from its token or client certificate, never from a request's body."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 #: gRPC's names of the properties that hold a certificate's names.
 _CERTIFICATE_NAMES: Final = ("x509_common_name", "x509_subject_alternative_name")
 _HASHED: Final = "sha256:"
-#: At the end of a name: the name stands for all names with this beginning.
+#: A name with this ending stands for all names with the same beginning.
 ANY_END: Final = "*"
 
 
@@ -35,7 +35,7 @@ ANY_END: Final = "*"
 class Caller:
     """The names under which a caller may act. ``None``: no authentication, every name is allowed.
 
-    A name that ends in ``*`` stands for every name with the same beginning. ``GROUP/NAME`` counts
+    A name that ends in ``*`` stands for every name with the same beginning. ``GROUP/NAME`` is valid
     only in that group.
     """
 
@@ -71,9 +71,9 @@ class Caller:
 
 
 def _covers(said: str, group: str, consumer_name: str) -> bool:
-    """Return whether ``said`` is the consumer's name in this group, or a prefix with a star.
+    """Return whether ``said`` is the consumer's name in this group, or ``*`` after its prefix.
 
-    A star alone covers no name.
+    A ``*`` alone covers no name.
     """
     of, slash, name = said.rpartition("/")
     if slash and (not of or of != group):
@@ -110,7 +110,7 @@ class NoAuthentication:
 
 @dataclass
 class TokenAuthenticator:
-    """Authentication by token; only the SHA-256 of each token is kept.
+    """Identifies callers by token; only the SHA-256 of each token is kept in memory.
 
     ``path`` is the file with the tokens.
     """
@@ -130,7 +130,7 @@ class TokenAuthenticator:
         return authenticator
 
     def look(self) -> None:
-        """Read the file again if it has changed. An invalid file is logged, and the tokens stay."""
+        """Read the file again if it has changed; log an invalid file and keep the last tokens."""
         if self.path is None:
             return
         try:
@@ -147,9 +147,9 @@ class TokenAuthenticator:
         log.info("%s has changed: %d tokens are valid now", self.path, len(self.tokens))
 
     def caller(self, context: Context) -> Caller:
-        """Return a caller with the names whose token the call carries.
+        """Return a caller with all names that have the call's token.
 
-        All tokens are compared, each in constant time. Raises Unauthenticated.
+        Every known token is compared, in constant time. Raises Unauthenticated.
         """
         said = [
             value for key, value in context.invocation_metadata() or () if key == "authorization"
@@ -168,7 +168,7 @@ class TokenAuthenticator:
 
 @dataclass(frozen=True)
 class CertificateAuthenticator:
-    """Authentication by the client's certificate, which TLS has verified."""
+    """Identifies callers by the client certificate, which TLS has verified."""
 
     admins: Collection[str] = ()
 

@@ -1,4 +1,4 @@
-"""Conversions of the node's values to messages."""
+"""Converts the node's values to messages."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from faust_assigner.service.records import (
 )
 from faust_assigner.service.serving.routes import Route, RouteUpdate
 
-#: Most bytes of one list in a long answer. An update has at most three such lists. Their sum is
+#: Maximum bytes of one list in a message. A message has at most three such lists, so that it is
 #: below the 4 MiB that gRPC clients accept by default.
 PART_BYTES: Final = 2**20
-#: Most bytes in front of a message inside another message.
+#: Maximum bytes of the tag and the length in front of a nested message.
 FRAME_BYTES: Final = 6
 M = TypeVar("M", bound=Message)
 
@@ -46,7 +46,7 @@ def message_of(at: TopicPartition) -> pb.TopicPartition:
 
 
 def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:
-    """Yield a command's messages: one, or several for a large assignment."""
+    """Yield a command's messages; a large command is split into several messages."""
     match command:
         case Assignment():
             yield from _assignment(command)
@@ -112,9 +112,9 @@ def _granted(owned: Owned) -> pb.Grant:
 
 
 def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
-    """Yield messages in parts of at most :data:`PART_BYTES`, and whether another part follows.
+    """Yield (part, whether another part follows); a part has at most :data:`PART_BYTES`.
 
-    There is at least one part. A longer message is a part of its own.
+    There is at least one part. A message above this limit is a part of its own.
     """
     part: list[M] = []
     size = 0
@@ -129,7 +129,7 @@ def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
 
 
 def routed(update: RouteUpdate, pulse_ms: int) -> Iterator[pb.AssignmentsUpdate]:
-    """Yield an update of the table of owners, in parts that belong together."""
+    """Yield an update of the table of owners as messages; after ``more``, another part follows."""
     parts = [(part, ()) for part, _ in _parts(map(_route, update.routes))]
     if update.unowned:
         gone = [((), part) for part, _ in _parts(map(message_of, update.unowned))]
@@ -152,7 +152,7 @@ def _route(one: Route) -> pb.Route:
 
 
 def plans(moves: Sequence[PlannedMove], revision: int) -> Iterator[pb.PlanResponse]:
-    """Yield the moves of a dry run, in parts."""
+    """Yield the moves of a dry run, in messages of limited size."""
     for part, _ in _parts(map(_move, moves)):
         yield pb.PlanResponse(moves=part, revision=revision)
 
@@ -176,7 +176,7 @@ def states(
     group: str = "",
     age_s: float = 0.0,
 ) -> Iterator[pb.State]:
-    """Yield the whole state, in parts. ``age_s``: seconds since the store's last answer."""
+    """Yield the whole state in messages. ``age_s``: seconds since the store's last answer."""
     counts = {one.topic: one.partition_count for one in topics}
     rows: Iterator[pb.Topic | pb.Consumer | pb.Handoff | pb.Assignment | pb.Pinned] = chain(
         (pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics),

@@ -1,4 +1,4 @@
-"""Partition counts of topics, from Kafka."""
+"""Reads the partition counts of topics from Kafka."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class KafkaTopics:
         self._turn = asyncio.Lock()
 
     async def count(self, topic: str) -> int | None:
-        """Return the topic's partition count, None without such a topic.
+        """Return the topic's partition count, or None if Kafka has no such topic.
 
         Raises StoreUnavailable.
         """
         try:
-            # The time includes the wait for requests before this one.
+            # The timeout includes the wait for earlier requests.
             async with asyncio.timeout(self._timeout_s), self._turn:
                 return await self._connected(topic)
         except Exception as error:

@@ -14,7 +14,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Groups:
-    """Group name -> the node that serves the group; a single group may have the name ""."""
+    """The node of each group, by the group's name; a single group may have the name ""."""
 
     def __init__(self, nodes: Mapping[str, AssignerNode]) -> None:
         self._nodes = dict(nodes)

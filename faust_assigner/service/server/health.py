@@ -1,4 +1,4 @@
-"""Health by role (process, serving, leading), and a port only for probes."""
+"""Reports the instance's health by role (process, serving, leading), also on a port for probes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVES: Final = pb.DESCRIPTOR.services_by_name["KafkaAssigner"].full_name
 LEADS: Final = "leader"
 LIVES: Final = "liveness"
 READY: Final = "readiness"
-#: Concurrent probes on the port for probes.
+#: Maximum number of concurrent calls on the port for probes.
 PROBES: Final = 64
 LOOK_S: Final = 0.5
 
@@ -34,9 +34,9 @@ class Health:
     """Names in gRPC's health service -> the condition for SERVING:
 
     ``""``              the process runs
-    ``liveness``        none of the instance's tasks has ended; otherwise a restart helps
-    ``readiness``       consumers are served, and some instance leads
-    ``kafka_assigner.v1.KafkaAssigner``  consumers are served: the store has answered lately
+    ``liveness``        all tasks of the instance run; if not, a restart may help
+    ``readiness``       the instance serves consumers, and some instance leads
+    ``kafka_assigner.v1.KafkaAssigner``  it serves consumers: the store has answered recently
     ``leader``          this instance leads at least one group
     ``leader/GROUP``    this instance leads the group, if groups have names
     """
@@ -46,7 +46,7 @@ class Health:
         self._groups = groups
 
     async def follow(self) -> None:
-        """Update the health from the nodes, forever."""
+        """Update the health of each role from the nodes, forever."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
@@ -67,7 +67,7 @@ class Health:
 
 
 class Probes(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """``Check`` alone, for a port without TLS: a watch would keep other probes out."""
+    """Answers only ``Check``, on a port without TLS. A ``Watch`` would block other probes."""
 
     def __init__(self, health: Health) -> None:
         self._health = health

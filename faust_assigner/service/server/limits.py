@@ -1,8 +1,8 @@
-"""Limits on the lists of a request, checked before the lists are read.
+"""Checks the lengths of a request's lists before the lists are read.
 
-A message of 4 MiB holds two million empty entries. A loop over them would block this instance for
-seconds, and all its consumers would lose their registrations. An entry therefore counts as a claim,
-even if the entry is empty.
+A message of 4 MiB can contain two million empty entries. A loop over them would block this instance
+for seconds, and all its consumers would lose their registrations. Each entry therefore counts as a
+claim, even if the entry is empty.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from faust_assigner.service.errors import MAX_CLAIMS, BadRequest, TooManyClaims
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
-#: The most consumers that a dry run adds and leaves out, together.
+#: Maximum number of consumers that a dry run adds or leaves out.
 MAX_SUPPOSED: Final = 1_000
 
 
@@ -26,8 +26,9 @@ def check_counts(
 ) -> None:
     """Raise TooManyClaims if the lists of the request ``name`` have too many entries.
 
-    ``numbered``: lists of entries with partitions. ``grouped``: lists of groups of topics. Cost: one
-    step for each list; if their sizes are allowed, one step for each entry with a list of its own.
+    ``flat``: lists of entries without lists. ``numbered``: lists of entries with partitions.
+    ``grouped``: lists of groups of topics. Cost: one step for each list, and, unless there are
+    too many entries already, one step for each numbered or grouped entry.
     """
     claims = sum(map(len, (*flat, *numbered, *grouped)))
     if claims <= MAX_CLAIMS:
@@ -38,7 +39,7 @@ def check_counts(
 
 
 def check_registrations(name: str, requests: Sequence[pb.RegisterRequest]) -> None:
-    """Raise TooManyClaims if the registrations, together, have too many entries."""
+    """Raise TooManyClaims if the registrations together have too many entries."""
     check_counts(
         name,
         flat=[said for one in requests for said in (one.topics, one.weights, one.replicas)],

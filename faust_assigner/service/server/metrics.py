@@ -25,7 +25,7 @@ class _Shape:
     """The shape of a metric.
 
     ``buckets``   the upper bounds of a histogram
-    ``is_store``  whether all groups share the metric: they share the store
+    ``is_store``  whether the metric is about the store, which all groups share
     """
 
     kind: type[Counter] | type[Gauge] | type[Histogram]
@@ -80,8 +80,8 @@ METRICS: Final[Mapping[str, _Shape]] = {
 class PrometheusMetrics(Metrics):
     """The metrics of an instance, in their own registry.
 
-    If groups have names, the metrics of groups have the label ``group``, and :meth:`of` returns the
-    metrics of one group.
+    If groups have names, every metric except those of the store has the label ``group``, and
+    :meth:`of` returns the metrics of one group.
     """
 
     def __init__(self, groups: Sequence[str] = ()) -> None:
@@ -102,7 +102,7 @@ class PrometheusMetrics(Metrics):
         return mine
 
     def _mine(self, name: str, **labels: str) -> Any:
-        """Return the metric with these labels, and the group's."""
+        """Return the metric with these labels and the group's label."""
         metric, found = self._metrics[name], {**labels, **self._group}
         return metric.labels(**found) if found else metric
 
@@ -142,11 +142,11 @@ class PrometheusMetrics(Metrics):
         self._mine("handoff_seconds", outcome=outcome).observe(took_s)
 
     def stuck(self, count: int) -> None:
-        """Set how many consumers do not get partitions ready."""
+        """Set the number of consumers that the leader regards as stuck."""
         self._mine("stuck_consumers").set(count)
 
     def rebalanced(self, moves: int, took_s: float) -> None:
-        """Count a plan of the leader."""
+        """Count a plan of the leader, and its moves; ``took_s``: seconds."""
         self._mine("rebalances").inc()
         self._mine("moves").inc(moves)
         self._mine("rebalance_seconds").observe(took_s)
@@ -158,9 +158,9 @@ class PrometheusMetrics(Metrics):
             self._metrics["store_errors"].labels(operation, error).inc()
 
     def stream_resynced(self, consumer_name: str) -> None:
-        """Count a stream that overflowed.
+        """Count a stream that overflowed and gets a fresh snapshot.
 
-        The consumer's name is not a label: there may be very many names.
+        The consumer's name is not a label, because there may be very many names.
         """
         self._mine("streams_resynced").inc()
 

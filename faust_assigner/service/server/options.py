@@ -53,7 +53,7 @@ class Options:
             ("leader_keepalive_s", found["leader_ttl_s"] / 3),
             ("release_timeout_s", found["handoff_timeout_s"]),
         ):
-            # A default follows a short time of which it is a part; a given value does not.
+            # Lower a default that is above its limit; keep a value that the operator gave.
             if not (arguments.get(name) or environment.get(BY_NAME[name].name)):
                 found[name] = min(found[name], most)
         options = cls(
@@ -118,7 +118,7 @@ class Options:
     def check_files(self) -> None:
         """Raise ConfigError if a file is not a certificate, or not the key of its certificate.
 
-        gRPC's own error would blame the address.
+        Without this check, gRPC reports an invalid file as an error of the port's address.
         """
         said = self.server
         for name, cert, key in (
@@ -158,13 +158,13 @@ def is_loopback(host: str) -> bool:
 
 
 def _in_flags(error: str) -> str:
-    """Return an error about a setting, with the name of its flag."""
+    """Return the error with the setting's flag in place of the setting's name."""
     first, _, rest = error.partition(" ")
     for name, setting in BY_NAME.items():
         first = f"{flag(setting)} ({first})" if first == setting.name else first
         if first == name:
             first = flag(setting)
-        if name.endswith("_s"):  # two times that contradict each other
+        if name.endswith("_s"):  # an error may compare two times
             rest = rest.replace(f" {name} ", f" {flag(setting)} ")
     return f"{first} {rest}"
 
@@ -172,5 +172,5 @@ def _in_flags(error: str) -> str:
 def _of(
     owner: type[ServerSettings | ServiceSettings], found: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Return the values of the fields of a class of settings."""
+    """Return the values for the fields of a settings class."""
     return {one.name: found[one.name] for one in fields(owner) if one.name in found}

@@ -1,4 +1,4 @@
-"""Requests that are no valid messages: refused with INVALID_ARGUMENT, logged at a bounded rate.
+"""Refuses requests that are not valid messages with INVALID_ARGUMENT; limits the log lines.
 
 Without this interceptor gRPC logs a traceback for each such request, and answers UNKNOWN.
 """
@@ -25,7 +25,7 @@ QUIET_S: Final = 10.0
 
 
 class Unreadable:
-    """In place of a request that cannot be decoded: each field raises BadRequest."""
+    """The substitute for a request that cannot be decoded: reading a field raises BadRequest."""
 
     def __init__(self, method: str) -> None:
         self._method = method
@@ -35,7 +35,7 @@ class Unreadable:
 
 
 class ReadableRequests(grpc.aio.ServerInterceptor):
-    """Gives the servicers :class:`Unreadable` for invalid bytes. ``clock``: seconds."""
+    """Passes :class:`Unreadable` to the servicers for invalid bytes. ``clock`` returns seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -47,7 +47,7 @@ class ReadableRequests(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the method's handler, with a reader that does not raise."""
+        """Return the method's handler, with a deserializer that does not raise."""
         handler, method = await continuation(handler_call_details), handler_call_details.method
         if handler is None or not method.startswith(CHECKED):
             return handler
@@ -63,7 +63,7 @@ class ReadableRequests(grpc.aio.ServerInterceptor):
         return handler._replace(request_deserializer=read_or_refuse)
 
     def _count(self, method: str, size: int) -> None:
-        """Log this request, unless a line came shortly before; then the next line counts it."""
+        """Log the requests since the last line, at most once in :data:`QUIET_S` seconds."""
         self._unlogged += 1
         if (now := self._clock()) < self._quiet_until:
             return

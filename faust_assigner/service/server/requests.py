@@ -1,4 +1,4 @@
-"""Conversions of requests to the node's values, in slices that let other tasks run."""
+"""Converts requests to the node's values, in slices between which other tasks run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import HEARTBEATS, KEEPS_REPLICAS, Consumer
 from faust_assigner.service.server.limits import check_registrations
 
-#: Entries of a request's list that are read before other tasks run.
+#: The number of entries of a list that are read before other tasks run.
 SLICE: Final = 2_000
 T = TypeVar("T")
 
 
 def partition_of(message: pb.TopicPartition) -> TopicPartition:
-    """Return a message's partition. Raises BadRequest if the message names none."""
+    """Return a message's partition. Raises BadRequest if the message names no topic."""
     if not message.topic:
         raise BadRequest("the request names no partition")
     return TopicPartition(checked_topic(message.topic), message.partition)
@@ -29,7 +29,7 @@ def partition_of(message: pb.TopicPartition) -> TopicPartition:
 async def by_topic(
     partitions: Sequence[pb.TopicPartition], topics: Sequence[pb.TopicPartitions] = ()
 ) -> dict[str, tuple[int, ...]]:
-    """Return topic -> ascending partition numbers, from both lists together."""
+    """Return topic -> ascending partition numbers, merged from both lists."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     for some in _slices(partitions):
         for one in some:

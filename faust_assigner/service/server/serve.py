@@ -1,4 +1,4 @@
-"""``faust-assigner serve``: one instance until SIGTERM or SIGINT, then a clean stop."""
+"""``faust-assigner serve``: runs one instance until SIGTERM or SIGINT, then stops cleanly."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _serve(options: Options, say: Callable[[str], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
-    """Run an instance; yield its port, its metrics' port and its probes' port (0: no such port)."""
+    """Run an instance; yield its port, the metrics' port and the probes' port (0: no port)."""
     said = options.server
     async with contextlib.AsyncExitStack() as ends:
         metrics = PrometheusMetrics(said.groups)
@@ -96,7 +96,7 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
 
 
 async def _check_version(store: Store) -> None:
-    """Warn if etcd is of a release that may end the lease of a living consumer."""
+    """Warn if etcd's release has the bug that ends leases of living consumers."""
     if not isinstance(store, EtcdStore):
         return
     try:
@@ -118,7 +118,8 @@ def _open_store(
     """Open etcd if endpoints are given, else a store in memory."""
     said = options.server
     if not said.etcd:
-        # A hand-off's id is a revision: an id of the previous process matches no new hand-off.
+        # Begin at a high revision: hand-off ids are revisions, and an id from the previous process
+        # must match no new hand-off.
         return MemoryStore(first_revision=int(time.time() * 1000))
     access = EtcdAccess(
         endpoints=said.etcd,

@@ -1,4 +1,4 @@
-"""The gRPC server around the groups: limits, TLS, health, reflection."""
+"""The gRPC server for all groups, with limits, TLS, health and reflection."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.readable import ReadableRequests
 from faust_assigner.service.server.servicer import ConsumerServicer
 
-#: Limit of a request and of an answer: gRPC's default, so that clients need no option. Longer
-#: answers come in parts.
+#: Maximum bytes of a request or an answer: gRPC's default, so that clients need no option. The
+#: service splits longer answers.
 MESSAGE_BYTES: Final = 4 * 2**20
 METADATA_BYTES: Final = 16 * 2**10
 STREAMS_PER_CONNECTION: Final = 128
@@ -33,7 +33,7 @@ HANDSHAKE_MS: Final = 10_000
 STOP_GRACE_S: Final = 2.0
 #: Seconds between two checks of the file of tokens.
 LOOK_S: Final = 2.0
-#: Time for the calls under way on a connection past its maximum age; then its streams end.
+#: The time for the open calls of a connection that has reached its maximum age; then they end.
 AGE_GRACE_MS: Final = 5_000
 
 
@@ -48,7 +48,7 @@ def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tupl
         ("grpc.max_connection_age_grace_ms", AGE_GRACE_MS),
     ]
     return [
-        # A second instance on the port is a mistake, not a second listener.
+        # A second instance on the same port is a mistake; without this option both would listen.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", MESSAGE_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
@@ -67,7 +67,7 @@ def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tupl
 
 
 class AssignerServer:
-    """Listens for consumers and operators of the groups. The caller starts the groups."""
+    """Serves the consumers and operators of the groups. The caller starts the groups' nodes."""
 
     def __init__(self, groups: Groups, options: Options) -> None:
         self._groups = groups
@@ -125,13 +125,13 @@ class AssignerServer:
         return self._server.add_secure_port(address, certificates.credentials())
 
     async def _look(self) -> None:
-        """Read changed tokens, forever."""
+        """Read the file of tokens again after each change, forever."""
         while True:
             await asyncio.sleep(LOOK_S)
             self._authenticator.look()
 
     async def stop(self) -> None:
-        """Report unhealthy, let the nodes end their streams, and close the rest.
+        """Report unhealthy, let the nodes end their streams, and close all connections.
 
         gRPC cancels the remaining calls after :data:`STOP_GRACE_S` seconds.
         """
@@ -149,7 +149,7 @@ class AssignerServer:
 
 @contextlib.contextmanager
 def _spoken(at: tuple[str, int]) -> Iterator[str]:
-    """Yield the address in gRPC's form; turn RuntimeError into OSError."""
+    """Yield the address in gRPC's form; convert a RuntimeError of the block into OSError."""
     host, port = at
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:

@@ -1,4 +1,4 @@
-"""The RPCs of consumers: check the caller, convert the request, return the node's answer."""
+"""Serves the consumers' RPCs: checks the caller, converts the request, and returns the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The status of each end of a stream. DRAINED is missing: the stream ends with OK.
+#: The gRPC status for each end of a stream. After DRAINED, which has no entry, the status is OK.
 ENDED = {
     Ended.REPLACED: grpc.StatusCode.ALREADY_EXISTS,
     Ended.AGAIN: grpc.StatusCode.UNAVAILABLE,
@@ -48,7 +48,7 @@ ENDED = {
 
 @contextlib.asynccontextmanager
 async def spoken(context: Context) -> AsyncIterator[None]:
-    """Turn refusals into the call's status.
+    """Convert a refusal that the block raises into the call's status.
 
     Store errors and ``Busy`` become UNAVAILABLE: the caller may try again.
     """
@@ -79,7 +79,7 @@ class OfHandoff(OfConsumer, Protocol):
 
 
 class ConsumerServicer:
-    """``kafka_assigner.v1.KafkaAssigner``."""
+    """``kafka_assigner.v1.KafkaAssigner``: the RPCs for consumers."""
 
     def __init__(self, groups: Groups, authenticator: Authenticator) -> None:
         self._groups = groups
@@ -133,7 +133,7 @@ class ConsumerServicer:
     ) -> AsyncIterator[pb.AssignmentsUpdate]:
         """Stream the partitions' owners until the caller ends the call.
 
-        Every caller with a name in the group, or in all groups, may ask.
+        A caller needs a name that is valid in this group, or in all groups.
         """
         async with spoken(context):
             self._authenticator.caller(context).watching(request.group)
@@ -170,7 +170,7 @@ class ConsumerServicer:
     async def _answering(
         self, request: OfHandoff, context: Context
     ) -> AsyncIterator[tuple[Acks, Answer]]:
-        """Yield the node's part for answers, and the answer of the request."""
+        """Yield the node's :class:`Acks` and the request as an :class:`Answer`."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             yield (
@@ -260,7 +260,7 @@ class ConsumerServicer:
 
 
 def _why(node: AssignerNode, stream: Stream, ended: Ended) -> str:
-    """Return the text of a stream's end, with the process and, if replaced, its successor."""
+    """Return the reason for a stream's end, with the process and, if replaced, its successor."""
     name, incarnation = stream.consumer_name, stream.incarnation
     if ended is Ended.EXPELLED:
         return str(expelled(name, incarnation))

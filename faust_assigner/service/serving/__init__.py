@@ -1,1 +1,1 @@
-"""The part that runs on every instance: connected consumers, their commands, their answers."""
+"""The part that runs on every instance: serves connected consumers their commands."""

@@ -1,7 +1,7 @@
-"""Consumers' answers about hand-offs: the caller is checked, and each answer has a revision.
+"""Takes the consumers' answers about hand-offs: checks the caller, and returns a revision.
 
-Revisions count on the scale of epochs: every message with the returned revision or a later one
-describes a state with the answer.
+Revisions are on the scale of epochs: the store's revision plus the base of epochs. A message with
+the returned revision or a later one describes a state that contains the answer.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.serving.answering import Answering, Decide, said
 from faust_assigner.service.serving.callers import Callers
 
-#: Least seconds between two stored progress reports of one consumer on one partition.
+#: Minimum seconds between two stored progress reports of one consumer on one partition.
 PROGRESS_EVERY_S = 5.0
-#: The most characters of a stored reason.
+#: Maximum number of characters of a stored reason.
 MOST_SAID = 500
 NO_REASON = "no reason given"
 
@@ -28,7 +28,7 @@ NO_REASON = "no reason given"
 class Answer:
     """The sender of an answer, and the hand-off that the answer is about.
 
-    ``handoff_id`` clients of the first Kafka Assigner may leave it out
+    ``handoff_id`` the hand-off's id; None from clients of the first Kafka Assigner
     ``identity``   the authenticated name of the caller
     """
 
@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(eq=False, repr=False)
 class Acks:
-    """Answers to hand-offs, from any instance.
+    """Records the consumers' answers to hand-offs; any instance may do so.
 
     Every method raises :class:`ServiceRefused` for a refused answer, and ``StoreError`` if the
     store does not answer.
@@ -51,14 +51,14 @@ class Acks:
     mirror: Mirror
     callers: Callers
     answering: Answering
-    #: (partition, consumer) -> the time of the stored report, its revision
+    #: (partition, consumer) -> (time of the last stored report, its revision)
     _reported: dict[tuple[TopicPartition, str], tuple[float, int]] = field(
         default_factory=dict, init=False
     )
     _tidied_at: float = field(default=-float("inf"), init=False)
 
     async def ready(self, answer: Answer) -> int:
-        """Record that the new owner is warm; return a revision that has the answer."""
+        """Record that the new owner is warm; return a revision that contains the answer."""
         return await self._said(answer, HandoffEvent.WARM)
 
     async def released(self, answer: Answer, offset: int | None = None) -> int:
@@ -69,9 +69,10 @@ class Acks:
         return await self._said(answer, HandoffEvent.LET_GO, offset=offset)
 
     async def release_failed(self, answer: Answer, reason: str, epoch: int | None = None) -> int:
-        """Record that the old owner cannot release the partition: strict mode expels it at once.
+        """Record that the old owner cannot release the partition; return as :meth:`ready`.
 
-        Returns as :meth:`ready`. ``epoch``: the epoch of the old owner's grant, if known.
+        In strict mode the leader expels the old owner at once. ``epoch``: the epoch of the old
+        owner's grant, if known.
         """
         return await self._said(answer, HandoffEvent.CANNOT, reason=reason, epoch=epoch)
 
@@ -83,9 +84,9 @@ class Acks:
         return await self._said(answer, HandoffEvent.GAVE_UP, reason=reason)
 
     async def abort(self, at: TopicPartition, handoff_id: int | None) -> int:
-        """Give the hand-off up by an operator's order; return as :meth:`ready`.
+        """Abort the hand-off by an operator's order; return as :meth:`ready`.
 
-        The leader does not ask its new owner again during the cool-down.
+        During the cool-down, the leader does not choose the same new owner again.
         """
         event = HandoffEvent.GAVE_UP
         revision = await self.answering.take(
@@ -96,7 +97,7 @@ class Acks:
     async def progress(self, answer: Answer, fraction: float) -> int:
         """Store the warm-up's progress, 0 to 1, at most every :data:`PROGRESS_EVERY_S` seconds.
 
-        Return a revision that has the newest stored report.
+        Return a revision that contains the newest stored report.
         """
         async with self.callers.asking(answer.name, answer.identity, answer.incarnation):
             return self.mirror.view.base + await self._progressed(answer, fraction)
@@ -112,7 +113,7 @@ class Acks:
             HandoffEvent.WARM,
             lambda h: replace(h, progress=stored) if state_of(h) is State.WARMING else None,
         )
-        # Remember accepted reports only: reports on invented partitions do not fill the memory.
+        # Note only accepted reports, so that reports on invented partitions do not fill the memory.
         self._reported[reporter] = now, revision
         if now - self._tidied_at >= PROGRESS_EVERY_S:
             self._tidied_at = now
@@ -130,7 +131,7 @@ class Acks:
         reason: str = "",
         epoch: int | None = None,
     ) -> int:
-        """Check the caller and its values, and write the answer; return its dated revision."""
+        """Check the caller and the values, and write the answer; return a revision (see module)."""
         async with self.callers.asking(answer.name, answer.identity, answer.incarnation):
             if offset is not None and not 0 <= offset <= codec.MAX_OFFSET:
                 raise BadRequest(f"{answer.at}: an offset is 0 to {codec.MAX_OFFSET}, got {offset}")

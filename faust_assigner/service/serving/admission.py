@@ -1,4 +1,4 @@
-"""Limits on the registrations under way and on the registrations that wait.
+"""Limits the number of concurrent registrations and of waiting registrations.
 
 After an instance stops, its consumers register at the other instances within a second. If
 all registrations ran at once, each would take so long that heartbeats time out and the consumers
@@ -16,11 +16,11 @@ from faust_assigner.service.errors import Busy
 
 logger = logging.getLogger(__name__)
 
-#: Registrations under way; they mostly wait for the store.
+#: Maximum number of concurrent registrations; most of their time is a wait for the store.
 AT_ONCE = 16
-#: Registrations that wait for a place.
+#: Maximum number of registrations that wait for a place.
 MOST_WAITING = 4_096
-#: Seconds that a registration waits: less than the client's 12 s for a first answer.
+#: Seconds that a registration waits at most: less than the client's 12 s for a first answer.
 PATIENCE_S = 8.0
 
 
@@ -41,7 +41,7 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Hold a place. Raises ``Busy`` if too many registrations wait, or after ``patience_s``."""
+        """Hold a place in the block. Raises ``Busy`` after ``patience_s``, or if too many wait."""
         if self._waiting >= self._most_waiting:
             raise Busy(f"{self._waiting} registrations already wait at this instance: try again")
         self._waiting += 1

@@ -1,7 +1,7 @@
-"""The write of an answer to a hand-off: the process, the hand-off's id and its state are checked.
+"""Writes an answer to a hand-off after a check of the process, the hand-off's id and its state.
 
-Answers are idempotent. Each answer is one transaction on the hand-off's own revision. So an answer
-neither recreates a deleted hand-off nor returns an advanced hand-off to an earlier state.
+Answers are idempotent. Each answer is one transaction that compares the hand-off's revision. So an
+answer neither recreates a deleted hand-off nor returns an advanced hand-off to an earlier state.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Writ
 from faust_assigner.service.store.rewrite import rewritten
 
 _S, _H = State, HandoffEvent
-#: The states after an answer: the same answer is accepted again and changes nothing.
+#: Answer -> the states in which a repetition of the answer is accepted and changes nothing.
 SAID: dict[HandoffEvent, frozenset[State]] = {
     _H.WARM: frozenset({_S.READY, _S.RELEASING, _S.RELEASED, _S.COMPLETE, _S.HANDED}),
     _H.LET_GO: frozenset({_S.RELEASED, _S.HANDED}),
     _H.CANNOT: frozenset({_S.UNRELEASED}),
     _H.GAVE_UP: frozenset({_S.FAILED}),
 }
-#: The answers of the old owner; all other answers are the new owner's.
+#: The answers that the old owner gives; the new owner gives all other answers.
 OF_OLD_OWNER = frozenset({_H.LET_GO, _H.CANNOT})
 
 #: Returns the hand-off to write, a State to delete the hand-off, or ``None`` to write nothing.
@@ -62,7 +62,7 @@ class Answering:
         event: HandoffEvent,
         decide: Decide,
     ) -> int:
-        """Write the hand-off that ``decide`` returns; return a revision that has the answer.
+        """Write the hand-off that ``decide`` returns; return a revision that contains the answer.
 
         ``caller``: the process, as (name, incarnation); None for an operator. ``handoff_id``: None
         means the open hand-off, whichever it is. Raises NotFound, WrongCaller, WrongPhase, Replaced,
@@ -97,7 +97,7 @@ class Answering:
         return max(await rewritten(self.store, key, answered, unless=unless), shown)
 
     async def check_grant(self, at: TopicPartition, granted: int) -> None:
-        """Raise WrongPhase unless the partition's grant still is of the revision ``granted``."""
+        """Raise WrongPhase unless the partition's assignment still has the revision ``granted``."""
         kv = await self.store.get(self.keys.assignment(at))
         if kv is None or kv.mod_revision != granted:
             raise WrongPhase(f"{at}: this epoch has ended")
@@ -105,9 +105,10 @@ class Answering:
     async def _stranger(
         self, at: TopicPartition, caller: tuple[str, str], expected: str, incarnation: str
     ) -> ServiceRefused:
-        """Return the refusal of a caller that is not the expected process.
+        """Return the refusal for a caller that is not the expected process.
 
-        The registered process is a successor, not replaced: Replaced would end its work.
+        If the caller is now the registered process of the name, it gets WrongPhase, because
+        Replaced would end its work.
         """
         if caller[0] != expected:
             return WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
@@ -120,7 +121,8 @@ class Answering:
     async def _check_not_expelled(self, caller: tuple[str, str] | None) -> None:
         """Raise Expelled if the caller is expelled.
 
-        Without a write, no transaction compares the mark of an expelled process.
+        This read is needed if the answer writes nothing: only a transaction compares the key that
+        marks an expelled process.
         """
         if caller is not None and await self.store.get(self.keys.expelled(*caller)) is not None:
             raise expelled(*caller)
@@ -164,7 +166,7 @@ def said(
 def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
     """Return whether the caller is the process ``name``, ``incarnation``.
 
-    The name is enough if the process sends no incarnation itself.
+    If the process sends no incarnation, only the name must match.
     """
     return caller[0] == name and (
         caller[1] == incarnation or (caller[1] == "" and not names_itself(incarnation))

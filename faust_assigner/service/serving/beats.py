@@ -1,7 +1,7 @@
-"""Heartbeats: each renews its consumer's registration, at whichever instance the heartbeat arrives.
+"""Heartbeats: each renews its consumer's registration, at any instance.
 
-Only heartbeats renew the lease of a consumer that sends heartbeats. So the lease expires one time
-to live after the last heartbeat, whether or not the instance with the consumer's stream still runs.
+If a consumer sends heartbeats, only they renew its lease. So the lease expires one time to live
+after the last heartbeat, whether or not the instance with the consumer's stream still runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
 
-#: After this share of the time to live, a delayed message does not explain a difference.
+#: A difference between reported and expected partitions that lasts for this share of the time to
+#: live is repaired: a delayed message no longer explains the difference.
 LASTS = 1 / 3
 
 
@@ -41,7 +42,7 @@ class _Doubt(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Beats:
-    """The heartbeats arriving at this instance."""
+    """Handles the heartbeats that arrive at this instance."""
 
     store: Store
     keys: Keys
@@ -54,14 +55,15 @@ class Beats:
     _doubts: dict[str, _Doubt] = field(default_factory=dict, init=False)
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Listen to the mirror."""
+        """Apply changes that the mirror reports."""
         self._holdings.heard(self.mirror.view, changes)
         for change in changes:
             if change.kind == "consumers" and change.after is None:
                 self._leases.pop(change.name, None)
                 self._doubts.pop(change.name, None)
             elif change.kind == "resyncs" and change.name in self._doubts:
-                # At most one repair in a time to live for each consumer, from all instances.
+                # Delay the next repair, so that all instances together repair a consumer at most
+                # once in a time to live.
                 doubt, rest_s = self._doubts[change.name], self.settings.consumer_ttl_s
                 since = self.clock.monotonic() + rest_s * (1 - LASTS)
                 self._doubts[change.name] = doubt._replace(since=since)
@@ -75,17 +77,17 @@ class Beats:
     ) -> float | None:
         """Renew the registration of ``session``, or a later registration of the same process.
 
-        The process may wait for the answer to the later registration: until then it knows only its
-        previous session. Return the seconds that the registration surely lives, or None if it is
-        over. ``held`` is the consumer's digest of its held partitions. Raises WrongCaller, and
-        StoreError if the outcome is unknown.
+        Until a process gets the answer to a later registration, it sends its previous session.
+        Return the seconds that the registration surely lives, or None if it is over. ``held`` is
+        the consumer's digest of its held partitions. Raises WrongCaller, and StoreError if the
+        outcome is unknown.
         """
         lease = await self._lease(name, identity, incarnation, session)
         if lease is None:
             return None
         if lease.renewed_s >= self.settings.consumer_keepalive_s and not await lease.renew():
             if lease.is_lost:
-                # A later registration may have a new lease, which this mirror has not read yet.
+                # A later registration may have a new lease that is not in this mirror yet.
                 self._leases.pop(name, None)
                 lease = await self._lease(name, identity, incarnation, session)
             if lease is None:
@@ -112,7 +114,7 @@ class Beats:
         return await self._adopted(consumer, kv.lease, identity)
 
     async def _adopted(self, consumer: Consumer, lease_id: int, identity: str) -> HeldLease | None:
-        """Return the lease of a registration, renewed if it is new here; None if it is gone."""
+        """Return the registration's lease, renewed if it is new to this instance; None if lost."""
         name, session = consumer.name, consumer.session
         if consumer.identity and consumer.identity != identity:
             raise WrongCaller(f"{name} is registered by another identity")
@@ -163,7 +165,7 @@ class Beats:
 
 
 def _is_of(consumer: Consumer, incarnation: str, session: str) -> bool:
-    """Whether the registration is that of the session, or a later one of the same process."""
+    """Whether the registration has this session, or is a later one of the same process."""
     return consumer.session == session or (
         bool(session) and names_itself(incarnation) and consumer.incarnation == incarnation
     )

@@ -1,4 +1,4 @@
-"""The callers of requests: whether this process may speak for the consumer."""
+"""Checks whether the caller of a request may act as the consumer."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Callers:
 
     @contextlib.asynccontextmanager
     async def asking(self, name: str, identity: str, incarnation: str) -> AsyncIterator[None]:
-        """Check the caller of a request; an expelled process gets Expelled for every refusal.
+        """Check the caller, and run the block that handles the request. Raises as :meth:`check`.
 
-        Raises as :meth:`check`.
+        If the block refuses the request of an expelled process, raise Expelled instead.
         """
         self.check(name, identity, incarnation)
         try:
@@ -39,13 +39,13 @@ class Callers:
         except Expelled:
             raise
         except ServiceRefused:
-            # An expelled process gets Expelled as the reason of every refusal.
+            # An expelled process must get Expelled, whatever the refusal, so that it stops its work.
             if await self.is_expelled(name, incarnation):
                 raise expelled(name, incarnation) from None
             raise
 
     async def is_expelled(self, name: str, incarnation: str) -> bool:
-        """Whether the store has the mark of this expelled process."""
+        """Whether the store has the key that marks this process as expelled."""
         return await self.store.get(self.keys.expelled(name, incarnation)) is not None
 
     def check(self, name: str, identity: str, incarnation: str) -> None:
@@ -55,7 +55,8 @@ class Callers:
         and Replaced for a replaced process. The copy may be late, so a replaced process may pass
         this check.
         """
-        # The incarnation becomes a part of a key. The service's own incarnations begin with ``~``.
+        # Check the incarnation, which becomes a part of a key. Incarnations that the service makes
+        # begin with ``~``.
         checked_incarnation(incarnation.removeprefix("~"))
         entry = self.mirror.view.consumers.get(checked_consumer(name))
         if entry is None:

@@ -1,4 +1,4 @@
-"""Limits on a registration, which protect the store and the group's plan."""
+"""Checks a registration against limits that protect the store and the planner."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from faust_assigner.service.errors import MAX_CLAIMS, BadRequest, TooManyClaims
 from faust_assigner.service.keys import MAX_PARTITIONS, checked_topic
 from faust_assigner.service.records import Consumer
 
-#: Topics that one consumer may declare co-partitioned: the leader reads them at each look.
+#: Maximum number of topics that one consumer may declare co-partitioned: each pass of the leader
+#: reads them.
 MAX_BOUND: Final = 1_000
 MAX_RACK: Final = 256  #: characters
 MAX_NUMBER: Final = 1e18  #: for a weight or a capacity: sums and quotients stay finite

@@ -1,7 +1,7 @@
 """The digest of each consumer's expected partitions, to compare with the digest in its heartbeats.
 
-Expected are the partitions that the consumer owns in the store, except the partitions of its strict
-releases: a PartitionReleased may be on the way.
+A consumer is expected to hold the partitions that it owns in the store. Partitions that it must
+release in strict mode are left out, because its PartitionReleased may be on the way.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from faust_assigner.service.view import Change, View
 
 
 class Holdings:
-    """Digests by process, computed at the first request and updated with each change."""
+    """The digest of each process, computed at the first request and updated with each change."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], Held] = {}
 
     def heard(self, view: View, changes: Sequence[Change]) -> None:
-        """Apply changes that are already in the view."""
+        """Update the digests for changes that are already in the view."""
         if any(change.kind == "bases" for change in changes):
             self._held.clear()  # all epochs have changed
             return
@@ -35,7 +35,7 @@ class Holdings:
         process = assigned.process
         before = self._held.get(process)
         if before is None:
-            return  # of() counts on request
+            return  # of() computes the digest when it is requested
         change = before.plus if more else before.minus
         after = change(*assigned.at, assigned.epoch)
         if after.count:
@@ -46,7 +46,7 @@ class Holdings:
     def of(self, view: View, name: str) -> Held:
         """Return the digest of the partitions that the registered process should hold.
 
-        Cost: a pass over its hand-offs; at the first request also a pass over its assignments.
+        Cost: one pass over its hand-offs; at the first request also one over its assignments.
         """
         process = name, view.incarnation(name)
         found = self._held.get(process)

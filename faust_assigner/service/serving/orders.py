@@ -15,13 +15,13 @@ from faust_assigner.service.serving.registered import Registered
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import Decide, rewritten
 
-#: Most characters of a reason.
+#: Maximum number of characters of a reason.
 MOST_SAID = 500
 
 
 @dataclass(eq=False, repr=False)
 class Orders:
-    """The orders. Each returns the revision from which it holds, on the scale of epochs.
+    """Writes orders. Each method returns the revision from which its order holds, as epochs count.
 
     Each order may be repeated.
     """
@@ -33,7 +33,7 @@ class Orders:
     registered: Registered
 
     async def pause(self, reason: str) -> int:
-        """Begin no move for balance from now on. A second pause keeps the first start time."""
+        """Stop moves for balance from now on. A second pause keeps the first pause's start time."""
 
         async def paused(kv: KeyValue | None) -> Write | None:
             before = codec.readable(codec.load_pause, kv)
@@ -60,10 +60,10 @@ class Orders:
         return await self._ended(self.keys.pin(at))
 
     async def move(self, at: TopicPartition, name: str) -> int:
-        """Hand the partition to the consumer now; later plans may move the partition on.
+        """Hand the partition to the consumer now; later plans may move the partition again.
 
-        Raises NotFound, and WrongPhase if the consumer leaves, does not want the topic, or the
-        partition is pinned.
+        Raises NotFound, and WrongPhase if the consumer leaves, does not subscribe to the topic, or
+        the partition is pinned.
         """
         self._check_exists(at)
         view = self.mirror.view
@@ -80,7 +80,7 @@ class Orders:
         return await self._pinned(Pin(at, name, once=True))
 
     async def undrain(self, name: str) -> int:
-        """Take an operator's drain back: the consumer gets partitions again.
+        """Cancel an operator's drain: the consumer gets partitions again.
 
         Raises NotFound, and WrongPhase if the process itself leaves or was already told to stop.
         """
@@ -120,6 +120,6 @@ class Orders:
         return await self._seen(await rewritten(self.store, key, decide))
 
     async def _seen(self, revision: int) -> int:
-        """Wait until this instance's mirror has the order: its next answers reflect the order."""
+        """Wait until this instance's mirror has the order, so that its next answers show it."""
         await self.mirror.reached(revision)
         return self.mirror.view.base + revision

@@ -1,4 +1,4 @@
-"""Changes to a living registration: the consumer's replicas, its drain and its leave."""
+"""Changes existing registrations: records replicas, and begins drains and leaves."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from faust_assigner.service.store.rewrite import rewritten
 
 @dataclass(eq=False, repr=False)
 class Registered:
-    """The registrations of all instances, in the store."""
+    """Changes the registrations of all instances in the store."""
 
     store: Store
     keys: Keys
     mirror: Mirror
 
     async def hold(self, name: str, incarnation: str, held: Mapping[str, tuple[int, ...]]) -> int:
-        """Record the replicas that a process keeps; return a revision that has the record.
+        """Record the replicas that a process keeps; return a revision that contains the record.
 
         Raises NotFound, Replaced and BadRequest.
         """
@@ -47,7 +47,7 @@ class Registered:
         return await self._drained(name, leaving)
 
     async def drain(self, name: str) -> Action:
-        """Drain the consumer by an operator's order, whichever process uses the name.
+        """Drain the consumer by an operator's order; the order holds for every process of the name.
 
         Raises NotFound.
         """
@@ -59,7 +59,7 @@ class Registered:
 
     async def _drained(self, name: str, change: Callable[[Consumer], Consumer]) -> Action:
         revision = await self.change(name, change)
-        # The leader plans from the same keys: from this revision on the consumer gets no partition.
+        # Read the view at this revision or later: from then on no plan includes the consumer.
         await self.mirror.reached(revision)
         entry = self.mirror.view.consumers.get(name)
         if entry is None:
@@ -70,8 +70,8 @@ class Registered:
         if has_more(self.mirror.view, name):
             if not waits_in_vain(self.mirror.view, name, self.mirror.view.ready()):
                 return Action.WAIT_FOR_DRAIN
-            # No ready consumer can take its partitions. The key stays, so that no consumer takes
-            # over before the process has stopped.
+            # No ready consumer can take its partitions. Its key stays until its lease expires, so
+            # that no later consumer takes the partitions before the process has stopped.
             await self.change(
                 name,
                 lambda now: replace(now, dismissed=now.status is Status.DRAINING),

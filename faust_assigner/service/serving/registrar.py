@@ -1,4 +1,4 @@
-"""The write of a registration: a consumer's leased key, with the marks that belong to it."""
+"""Writes a registration: the consumer's leased key, and the keys that belong to it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Changed(Exception):
-    """The present registration has changed since it was read."""
+    """The name's present registration has changed since it was read."""
 
 
 @dataclass(eq=False, repr=False)
@@ -54,7 +54,7 @@ class Registrar:
     node_id: str
 
     async def write(self, consumer: Consumer) -> tuple[int, Consumer, HeldLease]:
-        """Write the registration, under the lease of the process's present registration if any.
+        """Write the registration, if possible under the lease of the process's last registration.
 
         Return the revision of the write, the registration and its lease. Raises
         :class:`ServiceRefused`, and StoreError if the outcome is unknown.
@@ -71,15 +71,15 @@ class Registrar:
         except ServiceRefused:
             await lease.revoke()
             raise
-        # After a StoreError the outcome is unknown, and the lease is left to expire: the consumer
-        # may still be processing, and a revoked lease would reassign its partitions at once.
+        # After a StoreError the outcome is unknown, and the lease is not revoked: the consumer may
+        # still be processing, and a revoked lease would reassign its partitions at once.
 
     async def _present_lease(self, consumer: Consumer) -> tuple[KeyValue, HeldLease] | None:
         """Return the process's present registration and its renewed lease, or None.
 
-        Under a new lease the process could lose its partitions without notice: an instance whose
-        mirror is late goes on to renew the old lease for the process's heartbeats. A changed time
-        to live needs a new lease all the same, and :meth:`_write` revokes the old lease.
+        A new lease could expire in spite of heartbeats: an instance whose mirror is late still
+        renews the old lease. Only a changed time to live needs a new lease; :meth:`_write` then
+        revokes the old lease.
         """
         kv = await self.store.get(self.keys.consumer(consumer.name))
         before = codec.readable(codec.load_consumer, kv)
@@ -96,7 +96,7 @@ class Registrar:
     async def _write(
         self, consumer: Consumer, present: KeyValue | None, lease: HeldLease
     ) -> tuple[int, Consumer]:
-        """Write the registration; raise _Changed if ``present`` is given and not the present one."""
+        """Write the registration; raise _Changed if ``present`` is given and has changed since."""
         consumer = self._identified(consumer, present, lease)
         former = 0
 
@@ -115,7 +115,7 @@ class Registrar:
     async def _replacing(
         self, kv: KeyValue | None, consumer: Consumer, lease: HeldLease
     ) -> tuple[list[Write], int]:
-        """Return the writes of a registration in place of ``kv``, and the process's former lease.
+        """Return the writes that replace the registration ``kv``, and the process's former lease.
 
         The former lease is 0 if the process has none.
         """
@@ -129,7 +129,7 @@ class Registrar:
             former = kv.lease if may_share(before, after) else 0
             if self.settings.strict:
                 beside += await fences(self.store, self.keys, kv, before, after, lease)
-        await asyncio.sleep(0)  # large claims take long to encode: other tasks run
+        await asyncio.sleep(0)  # let other tasks run: large claims take long to encode
         value = codec.dump_consumer(after)
         await asyncio.sleep(0)
         return [Put(self.keys.consumer(after.name), value, lease.lease_id), *beside], former
@@ -137,7 +137,7 @@ class Registrar:
     async def _unless_expelled(
         self, registered: Decide, consumer: Consumer, present: KeyValue | None, lease: HeldLease
     ) -> int:
-        """Write the decision of ``registered``; return its revision. Raises Expelled and Replaced."""
+        """Write the result of ``registered``; return the revision. Raises Expelled and Replaced."""
         mark = self.keys.expelled(consumer.name, consumer.incarnation)
         refusal = expelled(consumer.name, consumer.incarnation)
         while True:
@@ -150,19 +150,19 @@ class Registrar:
                     known=present,
                 )
             except Replaced:
-                # This process is expelled, and another process registered since: report Expelled.
+                # If this process was expelled before its successor registered, report Expelled.
                 if await self.store.get(mark) is not None:
                     raise refusal from None
                 raise
             except LeaseLost:
-                # Retry if the lease of the replaced process expired, raise if our own did.
+                # Retry if the lease of the replaced process expired; raise if the new lease did.
                 if await self.store.keep_alive(lease.lease_id) <= 0:
                     raise
 
     def _identified(
         self, consumer: Consumer, present: KeyValue | None, lease: HeldLease
     ) -> Consumer:
-        """Return the request with the new session, and with an incarnation if it has none."""
+        """Return the request with a new session; if it has heartbeats, also with an incarnation."""
         session = f"{self.node_id}-{lease.lease_id:x}"
         if present is not None:
             session += f"-{present.mod_revision:x}"
@@ -180,9 +180,10 @@ class Registrar:
     async def _returning(self, consumer: Consumer) -> list[Write]:
         """Return the additional writes of a registration after a leave or an outage.
 
-        The first consumer after an outage of the whole group would get every partition, most of
-        them cold. So its registration writes a mark. Until the mark's lease ends
-        (``rebalance_delay_s``), each consumer gets only its former partitions.
+        After an outage of the whole group, the first consumer would get every partition, and would
+        have to load most states. So its registration writes the key ``Keys.awaiting``. Until the
+        lease of that key ends (``rebalance_delay_s``), each consumer gets only its former
+        partitions.
         """
         view, delay_s = self.mirror.view, self.settings.rebalance_delay_s
         writes: list[Write] = []
@@ -214,20 +215,20 @@ class Registrar:
         if before.incarnation != after.incarnation:
             if after.returns or after.incarnation in before.replaced:
                 raise replaced(after.name, after.incarnation, before.incarnation)
-            # A new process is not drained, unless an operator drained the consumer.
+            # A new process does not inherit a drain, unless an operator drained the consumer.
             passed = (before.incarnation, *before.replaced)[:MOST_REPLACED]
             after = replace(after, replaced=passed)
             if not before.by_operator:
                 return after
-        # A broken connection does not undo a drain. But a dismissed process was told to stop
-        # while it owned partitions: the next process of this name may take these partitions.
+        # A reconnection does not end a drain. But if the last process was dismissed, it stopped
+        # while it owned partitions; the new registration may take these partitions.
         if before.status is Status.DRAINING and not before.dismissed:
             after = replace(
                 after,
                 status=before.status,
                 by_operator=before.by_operator,
                 leaves=before.leaves and before.incarnation == after.incarnation,
-                # If True, Sessions ends the new stream as its first step.
+                # If True, Sessions ends the new stream at once.
                 dismissed=waits_in_vain(self.mirror.view, after.name, self.mirror.view.ready()),
             )
         return replace(
@@ -238,7 +239,7 @@ class Registrar:
 
 
 def may_share(before: Consumer, after: Consumer) -> bool:
-    """Whether both are registrations of one process, whose lease only its heartbeats renew."""
+    """Whether both are registrations of one process that sends heartbeats: they share a lease."""
     return (
         names_itself(after.incarnation)
         and before.incarnation == after.incarnation
@@ -250,11 +251,11 @@ def may_share(before: Consumer, after: Consumer) -> bool:
 async def fences(
     store: Store, keys: Keys, present: KeyValue, before: Consumer, after: Consumer, lease: HeldLease
 ) -> list[Write]:
-    """Return the writes that keep ``before``'s partitions as long as it may work on them.
+    """Return the writes that reserve ``before``'s partitions while its process may work on them.
 
     ``present``: the key of the registration ``before``, which ``after`` replaces under ``lease``. A
-    replaced process may work until its lease expires. The same process may not get the answer to
-    ``after``, and work by an answer under a longer lease. Raises ``StoreError``.
+    replaced process may work until its lease expires. If the same process registers again, it may
+    miss the answer, and go on to work under the former, longer lease. Raises ``StoreError``.
     """
     ends_with = 0
     if before.incarnation != after.incarnation:
@@ -264,7 +265,8 @@ async def fences(
             former_s = await store.keep_alive(present.lease)
         except LeaseLost:
             return []
-        # The former lease itself is revoked: a late instance would renew it in place of the new one.
+        # The fence gets a lease of its own. The former lease is revoked, because an instance with a
+        # late mirror would renew it instead of the new lease.
         if former_s > lease.granted_s:
             ends_with = (await store.grant(former_s)).lease_id
     fence = keys.fence(before.name, before.incarnation)

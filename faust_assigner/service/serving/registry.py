@@ -10,15 +10,16 @@ from dataclasses import KW_ONLY, dataclass, field
 from faust_assigner.service.commands import Command, Pulse
 from faust_assigner.service.records import Ended, names_itself
 
-#: Reasons of a stream's end that make its queued commands stale.
+#: The ends of a stream after which the consumer must not get the queued commands.
 _STALE = (Ended.REPLACED, Ended.AGAIN, Ended.EXPELLED, Ended.LEASE_LOST)
 
 
 def followed_by(incarnation: str, before: str) -> Ended:
-    """Return why a stream ends when its name has a registration of this incarnation.
+    """Return the reason for the end of a stream of the incarnation ``before``.
 
-    AGAIN if the same process has registered again, for example by a call that it had given up: the
-    process may register once more. REPLACED would end the process.
+    ``incarnation`` is now registered under the name. The reason is AGAIN if it is the same process,
+    for example by a call that this process had given up. The process may register once more,
+    whereas REPLACED would end the process.
     """
     is_same = names_itself(incarnation) and incarnation == before
     return Ended.AGAIN if is_same else Ended.REPLACED
@@ -26,11 +27,11 @@ def followed_by(incarnation: str, before: str) -> Ended:
 
 @dataclass(eq=False, repr=False)
 class Stream:
-    """The stream of one consumer's commands. A snapshot replaces a queue that overflows.
+    """The stream of one consumer's commands. It begins with a snapshot.
 
-    The iteration ends with the stream; ``ended`` then has the reason. ``revision`` is the revision
-    of the last command's state, on the scale of epochs. The stream begins with a snapshot, too. A
-    snapshot is taken when the stream is read, so it misses no change.
+    A snapshot also replaces a queue that overflows. It is made when the stream is read, so that it
+    misses no change. The iteration ends with the stream; ``ended`` then is the reason. ``revision``
+    is the revision of the state of the last command, on the scale of epochs.
     """
 
     consumer_name: str
@@ -57,13 +58,13 @@ class Stream:
         """The seconds for which no other consumer gets this consumer's partitions.
 
         The time counts from the consumer's request. The consumer stops processing when the time is
-        over, unless an instance has given a further sign of life. Signs of life count only after
-        the stream's first message: earlier streams describe an outdated assignment.
+        over, unless an instance has answered a heartbeat since. Such answers count only after the
+        stream's first message: until then the consumer has an outdated assignment.
         """
         return 0.0 if self.ended else max(self.lives(), 0.0)
 
     def offer(self, command: Command) -> None:
-        """Queue a command, unless a snapshot is due, which will include it."""
+        """Queue a command; drop the command if a snapshot is due, which will include it."""
         if self.ended or self._anew:
             return
         if len(self._queue) >= self.limit:
@@ -74,7 +75,7 @@ class Stream:
             self._wake.set()
 
     def pulse(self) -> None:
-        """Queue a pulse, unless a command or a snapshot is about to be sent anyway."""
+        """Queue a pulse, unless a command or a snapshot waits to be sent."""
         if self.beats and not self.ended and not self._anew and not self._queue:
             self._queue.append((self.now(), Pulse()))
             self._wake.set()
@@ -122,7 +123,7 @@ class Stream:
 
 
 class Registry:
-    """Consumer name -> its living stream at this instance."""
+    """The open streams at this instance, by the consumer's name."""
 
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}

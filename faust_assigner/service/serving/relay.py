@@ -1,7 +1,7 @@
-"""Derive the consumers' commands from store changes. Pure: a view and changes in, commands out.
+"""Derives the consumers' commands from changes of the store, without I/O.
 
-A command follows from the current state, not from the event. After missed changes, the commands
-cover the whole difference.
+Each command follows from the current state, not from a single event. So the commands are complete
+even if the mirror has missed intermediate changes.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def _handoff(
         yield from _ended(view, before, gained, lost)
         before = None
     current = view.handoffs.get(change.name)
-    # No command for a state that a later write of the same batch replaced: an owner would release
-    # a partition that it has regained.
+    # Yield no command for a state that a later write of the same batch has replaced. Otherwise an
+    # owner could release a partition that it has regained.
     if after is not None and current is not None and current.kv == after.kv:
         known = state_of(before.value) if before else None
         if known is not state_of(after.value):
@@ -100,9 +100,9 @@ def _handoff(
 
 
 def _asked(view: View, entry: Entry[Handoff]) -> Iterator[Told]:
-    """Yield the commands that the hand-off's state requires of its two consumers.
+    """Yield the commands to the two consumers that the hand-off's state requires.
 
-    A consumer gets its command only if the registered process is the one in the hand-off.
+    A consumer gets its command only if its registered process is the process in the hand-off.
     """
     handoff, handoff_id = entry.value, entry.kv.create_revision
     state = state_of(handoff)
@@ -128,7 +128,7 @@ def _ended(
         lost.setdefault(handoff.old_owner, []).append(handoff.at)
         return
     yield handoff.new_owner, AbortWarm(handoff.at, entry.kv.create_revision)
-    # A strict old owner was asked to release, and may have released: it keeps the partition.
+    # In strict mode the old owner may have released the partition already; grant it again.
     if (
         assigned
         and view.is_registered(*handoff.old_process)
@@ -162,9 +162,9 @@ def _full(view: View, name: str) -> Assignment:
     """Return a consumer's full assignment, without the partitions that it must release.
 
     In strict mode the consumer still owns such a partition. But its PartitionReleased may be on the
-    way, and after this acknowledgement the consumer must not resume work on the partition. If the
-    consumer has not been asked yet, it still holds the partition: ``releasing`` keeps it there, or
-    the consumer would drop the partition without a flush.
+    way, and then the consumer must not resume work on the partition. If the consumer has not got
+    the Release yet, ``releasing`` makes it keep the partition. Otherwise it would drop the
+    partition without a flush.
     """
     mine, let_go = view.incarnation(name), leaving(view, name)
     owned = [

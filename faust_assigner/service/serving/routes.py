@@ -21,7 +21,7 @@ from faust_assigner.service.view import Change, View
 
 #: Seconds for which changes are gathered into one update.
 TOGETHER_S: Final = 0.05
-#: Partitions in one slice of a large table: some milliseconds of work.
+#: The number of partitions in one slice of a large table; a slice takes some milliseconds.
 SLICE: Final = 2_000
 #: Seconds for which a watch waits until its instance reaches the caller's revision.
 LEAST_S: Final = 5.0
@@ -29,7 +29,7 @@ LEAST_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A partition and its registered owner; at ``endpoint`` the owner takes requests."""
+    """A partition, its registered owner, and the owner's address for requests."""
 
     at: TopicPartition
     owner: str
@@ -41,8 +41,8 @@ class Route:
 class RouteUpdate:
     """The table of owners at ``revision``, or its changes.
 
-    ``full`` begins a whole table. A partition has no owner if it is missing both there and in the
-    updates that follow while ``more``. An empty update means that nothing has changed.
+    ``full`` marks the first part of a whole table, ``more`` every part except the last. A partition
+    has no owner if it is in no part of the table. An empty update means that no route has changed.
     """
 
     revision: int
@@ -53,7 +53,7 @@ class RouteUpdate:
 
 
 class _Watch:
-    """The changes since the last update; a listener of the mirror."""
+    """Collects the changes since the last update; it listens to the mirror."""
 
     def __init__(self, mirror: Mirror, topics: Collection[str]) -> None:
         self._mirror = mirror
@@ -81,10 +81,10 @@ class _Watch:
             self.wake.set()
 
     def updates(self) -> Iterator[RouteUpdate]:
-        """Yield the next update, a large table in slices, so that other tasks run in between.
+        """Yield the next update; a large table in slices, between which other tasks run.
 
-        A route in a later slice may be newer than the update's revision. The next update then
-        repeats this route with its own revision.
+        A route in a later slice may be newer than the slice's revision. The next update then
+        repeats this route.
         """
         self.wake.clear()
         view, revision, full = self._mirror.view, self._mirror.dated, self._anew
@@ -131,8 +131,8 @@ async def followed(
     """Yield updates forever, at least one every ``every_s`` seconds.
 
     The first update is not older than the revision ``least``. Raises StoreUnavailable if this
-    instance does not reach ``least`` within :data:`LEAST_S` seconds, or gets no news from the
-    store: the caller may ask another instance.
+    instance does not reach ``least`` within :data:`LEAST_S` seconds, or if the store has not
+    answered recently: the caller may ask another instance.
     """
     await _reached(mirror, clock, least)
     watch = _Watch(mirror, topics)

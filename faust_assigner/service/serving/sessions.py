@@ -1,4 +1,4 @@
-"""The streams of the consumers registered at this instance, from their start to their end."""
+"""Manages the streams of the consumers that registered at this instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, repr=False)
 class Sessions:
-    """The registrations kept alive by this instance."""
+    """The consumers that registered at this instance, with their streams."""
 
     settings: ServiceSettings
     clock: Clock
@@ -41,11 +41,10 @@ class Sessions:
     _is_over: bool = field(default=False, init=False)
 
     async def register(self, consumer: Consumer) -> Stream:
-        """Write the consumer's leased key, see it in the mirror, begin its stream.
+        """Write the consumer's leased key, wait until the mirror has it, and begin the stream.
 
-        The stream begins only after the mirror is past the registration. So its first snapshot
-        reflects every earlier acknowledgement of the consumer, to any instance. Raises
-        ``Busy`` if too many consumers register at once.
+        Because of this wait, the first snapshot reflects every earlier acknowledgement of the
+        consumer, to any instance. Raises ``Busy`` if too many consumers register at once.
         """
         async with self._admission.turn():
             return await self._registered(consumer)
@@ -90,10 +89,10 @@ class Sessions:
         )
 
     async def pulse(self) -> None:
-        """Send pulses on idle streams, forever; end the streams if the store gives no news.
+        """Send pulses on idle streams, forever; end the streams if the store does not answer.
 
-        A consumer may send its heartbeats to a different instance. The consumer would stay
-        registered and never receive its commands.
+        If the store answers other instances, heartbeats to them would keep the consumer registered
+        while its stream here sends no commands.
         """
         settings = self.settings
         most_s = max(FENCE_AT * settings.consumer_ttl_s, 3 * settings.reconcile_s)
@@ -136,7 +135,7 @@ class Sessions:
     # -- changes in the store ----------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Listen to the mirror and send commands to the consumers connected here."""
+        """Send the commands that follow from the mirror's changes to the connected consumers."""
         view = self.mirror.view
         for name, command in tell(view, changes):
             stream = self.registry.get(name)

@@ -1,4 +1,4 @@
-"""The way to etcd: its endpoints, credentials and connections."""
+"""The connections to etcd, with endpoints and credentials."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ CHANNEL_OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
-#: Seconds between two looks at the files of certificates.
+#: Seconds between two checks of the certificate files for changes.
 LOOK_S: Final = 2.0
-#: Seconds for which calls under way keep a connection with replaced certificates open.
+#: Seconds for which open calls may keep a connection with replaced certificates open.
 RETIRED_S: Final = 365 * 86_400.0
 
 
@@ -83,7 +83,8 @@ class EtcdAccess:
 class Connections:
     """One connection for each endpoint, opened at its first call and then kept.
 
-    New connections use changed certificates. Calls under way end on their old connection.
+    After a change of the certificates, new connections use the new files; open calls stay on their
+    old connection until they end.
     Raises ConfigError or OSError if a file of ``access`` cannot be read or is not valid.
     """
 
@@ -106,7 +107,7 @@ class Connections:
     def of(self, number: int) -> grpc.aio.Channel:
         """Return the connection to an endpoint; ``number`` as in :meth:`EtcdAccess.address`.
 
-        Cost: every :data:`LOOK_S` seconds a look at each file.
+        Cost: every :data:`LOOK_S` seconds, one ``stat`` of each certificate file.
         """
         if self._access.secure and self._clock() >= self._looked_at + LOOK_S:
             self._look()

@@ -1,4 +1,4 @@
-"""The interface of the store: the used part of etcd's v3 semantics.
+"""The interface of the store: the part of etcd's v3 semantics that the service uses.
 
 Each transaction that writes gets the next *revision* of the whole store; all its writes share this
 revision. A key keeps the revision of its creation and the revision of its last change. A watch
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-#: The most compares, and the most writes, of a transaction in etcd.
+#: etcd's maximum number of compares, and of writes, in one transaction.
 MAX_OPERATIONS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key and its value as of some revision.
+    """A key and its value at one revision of the store.
 
     ``version``  the number of writes since the key was created
     ``lease``    the id of the key's lease; 0: no lease
@@ -35,7 +35,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All keys under a prefix, ascending, as of ``revision``: watch from ``revision + 1``."""
+    """All keys under a prefix, ascending, at ``revision``; a watch follows at ``revision + 1``."""
 
     revision: int
     items: tuple[KeyValue, ...]
@@ -64,12 +64,12 @@ class Compare:
 
 
 def unchanged(kv: KeyValue) -> Compare:
-    """Make a compare that the key was neither written nor deleted since ``kv``."""
+    """Make a compare that holds if the key was neither written nor deleted since ``kv``."""
     return Compare(kv.key, Field.MOD_REVISION, kv.mod_revision)
 
 
 def absent(key: str) -> Compare:
-    """Make a compare that the key does not exist."""
+    """Make a compare that holds if the key does not exist."""
     return Compare(key, Field.CREATE_REVISION, 0)
 
 
@@ -94,7 +94,7 @@ Write = Put | Delete
 
 @dataclass(frozen=True, slots=True)
 class TxnResult:
-    """Whether all compares held, and the store's revision afterwards (that of the writes)."""
+    """Whether all compares held, and the store's revision after the transaction."""
 
     succeeded: bool
     revision: int
@@ -111,7 +111,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The events of a watch, by revision; all later events are above ``revision``."""
+    """Consecutive events of a watch; every later event has a revision above ``revision``."""
 
     revision: int
     events: tuple[Event, ...]
@@ -150,8 +150,8 @@ class Store(Protocol):
         """Iterate over the changes under ``prefix`` from ``start_revision`` on, until closed.
 
         Raises ``Compacted`` if this history is compacted, and ``StoreUnavailable`` if the
-        connection broke. In the second case the caller watches again from the last seen revision
-        plus 1.
+        connection broke. After StoreUnavailable, the caller watches again from the last seen
+        revision plus 1.
         """
 
     async def grant(self, ttl_s: float) -> Lease:
@@ -170,4 +170,4 @@ class Store(Protocol):
         """Forget the history before ``revision``."""
 
     async def close(self) -> None:
-        """Release the connection. Watches end."""
+        """Close the connection, which ends all watches."""

@@ -1,6 +1,6 @@
-"""The store in etcd: the operations of the store as requests of the v3 API.
+"""The store in etcd, by requests of the v3 API.
 
-The caller of a broken watch watches again, from the revision after the last seen.
+After a broken watch, the caller starts a new watch from the revision after the last seen.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from faust_assigner.service.store.base import (
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 from faust_assigner.service.store.etcd_calls import EtcdCalls
 
-#: The most keys of one page of a listing; all pages have the same revision.
+#: Maximum number of keys in one page of a listing; all pages are read at the same revision.
 PAGE = 2_000
 
-#: The first release of each minor version whose paused leader ends no lease after its successor has
-#: renewed it (etcd-io/etcd 15247); 3.6 and later never do.
+#: Minor version -> the first patch release without the bug of etcd-io/etcd 15247, in which a paused
+#: leader ends leases that its successor has renewed. 3.6 and later do not have this bug.
 KEEPS_LEASES = {(3, 4): 31, (3, 5): 13}
 
 _TARGETS = {
@@ -90,7 +90,7 @@ class EtcdStore:
             except StoreUnavailable as error:
                 if "larger than max" not in str(error) or limit < 2:
                     raise
-                limit = max(limit // 8, 1)  # large values: fewer fit into a message
+                limit = max(limit // 8, 1)  # the values are large: request fewer in one message
                 continue
             revision = revision or page.header.revision
             items += map(_kv, page.kvs)
@@ -113,7 +113,7 @@ class EtcdStore:
             async for answer in answers:
                 held += map(_event, answer.events)
                 if held and not answer.fragment:
-                    # While a watch catches up, the header's revision is ahead of the events.
+                    # Use the last event's revision: the header's is ahead while a watch catches up.
                     batch, held = Batch(held[-1].revision, tuple(held)), []
                     yield batch
 
@@ -184,8 +184,8 @@ class EtcdStore:
 def loses_leases(version: str) -> bool:
     """Return whether a paused leader of this etcd may end leases that its successor has renewed.
 
-    The consumers of such leases work on without a registration until their next heartbeat, while
-    their partitions get new owners; only sinks that compare epochs then refuse the late writes.
+    A consumer with such a lease works until its next heartbeat, although its partitions already
+    have new owners. Then only a sink that compares epochs refuses the consumer's late writes.
     """
     number = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if number is None:

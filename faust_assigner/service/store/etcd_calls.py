@@ -1,6 +1,6 @@
 """Calls to etcd over gRPC, each with a deadline.
 
-After a call finds an endpoint unavailable, the next call uses the next endpoint.
+If a call finds its endpoint unavailable, the next call uses the next endpoint.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-#: Without this header a member of etcd that is cut off from its peers lets a call wait, and a watch
-#: for ever.
+#: With this header, an etcd member that is cut off from its peers refuses calls. Without the header
+#: a call would wait until its deadline, and a watch forever.
 REQUIRE_LEADER = (("hasleader", "true"),)
 
-#: Parts of etcd's answers to a token of earlier users and roles; the codes are UNKNOWN and
-#: INVALID_ARGUMENT.
+#: Parts of etcd's errors for a token from before a change of users or roles; their codes are
+#: UNKNOWN and INVALID_ARGUMENT.
 OLD_TOKEN = ("auth: revision in header is old", "revision of auth store is old")
 
-#: etcd's answer to a user while its authentication is off, and to a call without a user later.
+#: Parts of two of etcd's errors: for a login while authentication is off, and for a call without a
+#: token while authentication is on.
 AUTH_IS_OFF, NO_USER = "authentication is not enabled", "user name is empty"
 
 
@@ -79,7 +80,7 @@ class EtcdCalls:
     async def keep_alive(
         self, request: pb.LeaseKeepAliveRequest, *, timeout_s: float
     ) -> pb.LeaseKeepAliveResponse:
-        """Renew a lease once, on a separate stream: a hanging renewal does not delay the rest."""
+        """Renew a lease once, on a separate stream, so that it delays no other renewal."""
         path, start = "Lease/LeaseKeepAlive", await self._start()
         call = self._method(path, pb.LeaseKeepAliveResponse, streaming=True)(
             metadata=start.metadata, timeout=timeout_s
@@ -132,7 +133,7 @@ class EtcdCalls:
 
     @contextlib.contextmanager
     def _observed(self, path: str, start: _Start, request: Message | None = None) -> Iterator[None]:
-        """Turn etcd's refusal into a StoreError, and observe the call."""
+        """Convert an error of the block into a StoreError, and report the call to ``observe``."""
         error: StoreError | None = None
         try:
             yield
@@ -160,9 +161,9 @@ class EtcdCalls:
         )
 
     async def _metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata of every call: the demand for a leader, and the user's token if any.
+        """Return the metadata of every call: :data:`REQUIRE_LEADER`, and the user's token if any.
 
-        With the demand, a member of etcd without a leader refuses the call at once.
+        A new token is requested at the first call, and after a refused token or a new endpoint.
         """
         if self._access.user is None:
             return REQUIRE_LEADER
@@ -178,13 +179,14 @@ class EtcdCalls:
             except grpc.aio.AioRpcError as failed:
                 if AUTH_IS_OFF not in (failed.details() or ""):
                     raise self._failed(failed, number) from None
-                # Every instance gets its user before an operator turns authentication on.
+                # This is normal while an operator introduces authentication: every instance gets
+                # its user first.
                 log.warning("etcd's authentication is off: etcd does not check --etcd-user")
                 self._token = ""
         return (*REQUIRE_LEADER, ("token", self._token)) if self._token else REQUIRE_LEADER
 
     def _failed(self, error: Exception, number: int, request: Message | None = None) -> StoreError:
-        """Turn etcd's answer into a StoreError; switch endpoints if ``number`` did not answer."""
+        """Convert an error of a call into a StoreError; switch endpoints if ``number`` is down."""
         where = f"etcd at {self._access.address(number)}"
         if not isinstance(error, grpc.aio.AioRpcError):
             self._turn(number)
@@ -199,13 +201,14 @@ class EtcdCalls:
         if (
             code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
             or "token" in details
-            # A signed token (JWT) is outdated after each change of etcd's users or roles.
+            # Each change of etcd's users or roles makes a signed token (JWT) invalid.
             or any(old in details for old in OLD_TOKEN)
             or NO_USER in details  # authentication was off at the last call
         ):
             self._token = None
             return StoreError(f"{where} refuses: {details}")
-        # RESOURCE_EXHAUSTED: too many calls, or too large a message, at any endpoint.
+        # RESOURCE_EXHAUSTED means too many calls or too large a message; a different endpoint
+        # would not help.
         if code is not grpc.StatusCode.RESOURCE_EXHAUSTED:
             self._turn(number)
         return StoreUnavailable(f"{where}: {code.name}: {details}")
@@ -213,7 +216,7 @@ class EtcdCalls:
     def _turn(self, number: int) -> None:
         """Switch to the next endpoint, unless a different call has already switched.
 
-        Calls under way end on their first channel.
+        Open calls stay on their channel.
         """
         if len(self._access.endpoints) > 1 and number == self._number:
             self._number += 1
@@ -226,9 +229,9 @@ class EtcdCalls:
 
 
 async def _settled(call: Any) -> None:
-    """Cancel a stream, and give gRPC time to end the stream.
+    """Cancel a stream, and give gRPC time to end it.
 
-    gRPC ends the stream in a separate task, at its poller's next event, without a notification.
+    gRPC ends the stream in a separate task, at its poller's next event, and reports nothing.
     """
     call.cancel()
     await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""The store in memory, with etcd's semantics: for one machine, for tests and for the simulator."""
+"""The store in memory, with etcd's semantics, for one machine, for tests and for the simulator."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class _Lease:
 
 
 class MemoryStore:
-    """One store in memory, which several instances of the service may share. Calls answer at once.
+    """A store in memory, which several instances of the service in one process may share.
 
     ``history``         the number of revisions kept for watches; older revisions are compacted
     ``history_bytes``   the limit of this history in bytes of values
-    ``first_revision``  the first revision, and the first id of a lease; a restarted process sets it
-                        above those of the previous process
+    ``first_revision``  the first revision, and the first id of a lease; a restarted process must
+                        begin above those of the previous process
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class MemoryStore:
             self._end(lease_id)
 
     def _set_timer(self) -> None:
-        """Set a timer for the next end of a lease: leases end on time without calls of the store."""
+        """Set a timer for the next lease's end, so that leases expire even without any call."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,6 +1,6 @@
-"""Change a key by reading it, deciding, and writing only if the key is unchanged.
+"""Changes a key by a read and a write that fails if the key has changed in between.
 
-The leader writes through its term instead (``Leadership.commit``).
+The leader writes by ``Leadership.commit`` instead.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from faust_assigner.service.store.base import KeyValue, Store, Write, absent, un
 ATTEMPTS = 20
 NO_KEYS: Final[Mapping[str, Exception]] = MappingProxyType({})
 
-#: The key as it is (``None`` if absent) -> the writes to the key and to further keys; ``None``: no
-#: write.
+#: A function of the present key (``None`` if absent) that returns the writes to this key and to
+#: further keys; ``None``: no write.
 Decide = Callable[[KeyValue | None], Awaitable[Write | Sequence[Write] | None]]
 
 
@@ -28,12 +28,12 @@ async def rewritten(
     unless: Mapping[str, Exception] = NO_KEYS,
     known: KeyValue | None = None,
 ) -> int:
-    """Write the decision of ``decide`` on the key, and return the revision of the write.
+    """Apply the writes that ``decide`` returns for the key; return the revision of the writes.
 
     Without a write, return the revision of the existing value, or 0 if the key is absent. If the
-    key changed meanwhile, call ``decide`` again. Raises the exceptions of ``decide``, the exception
-    of an existing key of ``unless``, and ``StoreUnavailable`` if the key changed :data:`ATTEMPTS`
-    times. ``known``: the key as the caller has just read it.
+    key changes before the write, call ``decide`` again. Raises the exceptions of ``decide``, and
+    ``StoreUnavailable`` after :data:`ATTEMPTS` such changes. If a key of ``unless`` exists, raises
+    that key's exception. ``known``: the key as the caller has just read it.
     """
     for attempt in range(ATTEMPTS):
         kv = known if known and attempt == 0 else await store.get(key)
