@@ -1,4 +1,4 @@
-"""The checks of an app's own setup. No I/O: facts in, findings out."""
+"""Checks an app's setup: returns the findings for its facts. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faust_assigner.status.words import size
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """The planned deployment, as far as given: workers, racks, the supervisor's grace."""
+    """The planned numbers of workers and racks, and the supervisor's grace; None if not given."""
 
     workers: int | None = None
     racks: int | None = None
@@ -26,7 +26,10 @@ class Deployment:
 def check_app(
     facts: AppFacts, deployment: Deployment, topics: Mapping[str, TopicFacts] | None = None
 ) -> tuple[Finding, ...]:
-    """Return all findings. ``topics`` are the app's topics in the cluster; None without a cluster."""
+    """Return all findings about an app.
+
+    ``topics`` are the app's topics in the cluster; None without a cluster.
+    """
     return (
         *_assignor(facts),
         *_instance_id(facts, deployment),
@@ -62,7 +65,10 @@ def _assignor(facts: AppFacts) -> Iterator[Finding]:
 
 
 def _instance_id(facts: AppFacts, deployment: Deployment) -> Iterator[Finding]:
-    """Check for an id that is equal on all workers: fixed in the code, not from environment or host."""
+    """Find an instance id that several workers would share.
+
+    Such an id contains neither a value of the environment nor the host's name.
+    """
     instance_id = facts.instance_id
     if instance_id is None or (deployment.workers or 1) < 2:
         return

@@ -1,7 +1,7 @@
-"""The doctor's facts about an app, read once from its configuration, without starting the app.
+"""Reads the doctor's facts about an app from its configuration, without starting the app.
 
-The app's module is imported, as ``faust -A`` does, and the app is configured. The parts of this package
-are not installed, so that an app that the parts would refuse can be checked.
+The app's module is imported, as ``faust -A`` does, and the app is configured. The parts of this
+package are not installed, because they could refuse the app, and the doctor must still check it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from faust_assigner.settings.table import SETTINGS
 if TYPE_CHECKING:
     from faust.types.app import AppT
 
-#: A value of so few characters, such as SHLVL's 1, is in many instance ids by chance: it counts only if the
-#: variable's name says that it names or numbers a worker.
+#: The most characters of a short value, such as SHLVL's 1. Many instance ids contain such a value
+#: by chance, so it counts only if the variable's name indicates the name or number of a worker.
 SHORT_CHARS = 2
 _NAMING = re.compile(
     r"ORDINAL|INDEX|POD|INSTANCE|WORKER|REPLICA|NODE|NAME|HOST|NUMBER|(^|_)ID($|_)", re.IGNORECASE
@@ -41,18 +41,18 @@ _NAMING = re.compile(
 
 
 class AppNotLoaded(FaustAssignerError):
-    """The app's module cannot be imported, or has no app with this name."""
+    """Raised if the app's module cannot be imported, or has no app with the given name."""
 
     exit_code = 2
 
 
 @contextmanager
 def without_parts() -> Iterator[None]:
-    """Leave apps that are configured meanwhile unchanged."""
+    """Keep our fixup from changing apps that are configured while the block runs."""
     original = Fixup._when_configured
 
     def look_only(self: Fixup, app: AppT, **_: object) -> None:
-        """Install and refuse no part."""
+        """Do nothing, in place of the method that installs our parts or refuses the app."""
 
     Fixup._when_configured = look_only  # type: ignore[method-assign]
     try:
@@ -116,7 +116,7 @@ def facts_of(app: Any) -> AppFacts:
 
 
 def naming_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values that may make a worker's name unique.
+    """Return the values of variables that may make a worker's name unique.
 
     >>> naming_values({"SHLVL": "1", "POD_INDEX": "4", "LC_NAME": "C.UTF-8"})
     ('4', 'C.UTF-8')

@@ -1,4 +1,4 @@
-"""All findings of ``faust-assigner doctor``, from ``codes.toml``; docs/reference/doctor.md is their page."""
+"""The codes of all findings, from ``codes.toml``; docs/reference/doctor.md describes them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-#: An error breaks the group now or at the next rebalance; a warning may; a note is informative.
+#: An error breaks the group now or at the next rebalance, a warning may break it, a note cannot.
 ERROR, WARNING, NOTE = "error", "warning", "note"
 LEVELS: Final = (ERROR, WARNING, NOTE)
-#: The subject of a check: the app's own setup, or a running group.
+#: The places where a code is checked: the app's own setup, or a running group.
 APP, GROUP = "app", "group"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """A finding: a short title, its level, the consequence, and the fix."""
+    """A kind of finding: its title, level, consequence, fix, and places of the check."""
 
     code: str
     title: str
@@ -29,9 +29,10 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A found code, on ``subject`` (a member, a setting, a topic; "" for the whole).
+    """A problem with the code ``code`` that the doctor found.
 
-    ``level`` may be lower than the code's level in a milder case.
+    ``subject`` is a member, a setting or a topic; "" for the whole app or group. ``level`` is lower
+    than the code's level in a milder case.
     """
 
     code: str

@@ -11,7 +11,7 @@ from faust_assigner.status.evidence import Evidence
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table. ``expires_s`` applies to a windowed table, None without windows or without an end."""
+    """A table. ``expires_s`` is None without windows, or if windows never expire."""
 
     name: str
     changelog: str
@@ -26,8 +26,8 @@ class Table:
 class AppFacts:
     """An app's setup on this machine. Times are in seconds, disk space in bytes.
 
-    ``sources`` are the consumed topics, with the partitions declared in the code, or None.
-    ``stores_bytes`` are the sizes of the table partitions on this disk.
+    ``sources`` are the consumed topics, each with the partition count in the code, or None.
+    ``stores_bytes`` are the sizes of the table partitions on this machine's disk.
     """
 
     app_id: str
@@ -61,7 +61,7 @@ class AppFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts:
-    """The state of a group, and its ``later`` state; None if the group was read once.
+    """A group's state (``evidence``), and its ``later`` state, None if there was only one look.
 
     ``topics`` are the group's topics in the cluster. ``record_bytes`` is the brokers' limit for
     the group's record, and ``session_bounds_s`` their limits for sessions; None if not reported.

@@ -1,4 +1,4 @@
-"""The checks of a running group. No I/O: one or two looks in, findings out."""
+"""Checks a running group: returns the findings for one or two looks. No I/O."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from faust_assigner.status.words import listed, size
 
 #: Kafka's default size limit for a record, and so for a group's record.
 RECORD_BYTES = 1_048_588
-#: A group's record is near its limit from this share on.
+#: From this share of its limit on, the size of a group's record is a finding.
 NEAR = 0.8
-#: Faust's settings of a worker's times.
+#: The names of Faust's settings for a worker's intervals and timeouts.
 _HEARTBEAT, _SESSION, _POLL, _REBALANCE = (
     "broker_heartbeat_interval",
     "broker_session_timeout",
@@ -42,7 +42,7 @@ _VERSION = "version of "
 
 
 def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
-    """Return all findings."""
+    """Return all findings about a group."""
     views, report = views_of(facts.evidence), build(facts.evidence)
     return (
         *_assignor(views),
@@ -61,7 +61,10 @@ def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
 
 
 def check_group_grace(facts: GroupFacts, grace_s: float) -> tuple[Finding, ...]:
-    """Check that the supervisor's grace is enough for each worker's stop, by the worker's own settings."""
+    """Check that the supervisor waits long enough for each worker's stop.
+
+    Each worker's own settings determine the time of its stop.
+    """
     alike: defaultdict[float, list[str]] = defaultdict(list)
     for view in views_of(facts.evidence):
         if view.status is not None:
@@ -74,7 +77,7 @@ def check_group_grace(facts: GroupFacts, grace_s: float) -> tuple[Finding, ...]:
 
 
 def _leave_s(view: View) -> float:
-    """Return the limit of the hand-over at a stop; 0 for a worker that hands nothing over."""
+    """Return the time limit of a worker's hand-over in seconds; 0 without a hand-over."""
     has_repairs = view.settings.get(REPAIRS.name) != "0"
     if view.kind != described.COOPERATIVE or view.instance_id or not has_repairs:
         return 0.0
@@ -85,7 +88,7 @@ def _leave_s(view: View) -> float:
 
 
 def unchecked(facts: GroupFacts) -> tuple[str, ...]:
-    """Return sentences about failed checks."""
+    """Return a sentence about each check that was not possible."""
     found = []
     group = facts.evidence.group
     if not group.members:
@@ -107,7 +110,10 @@ def _assignor(views: Sequence[View]) -> Iterator[Finding]:
 
 
 def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
-    """Find two processes with one id: both answer, or they replaced each other between the looks."""
+    """Find instance ids that two processes use.
+
+    Either both processes answer, or one replaced the other between the two looks.
+    """
     places: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     for evidence in filter(None, (facts.evidence, facts.later)):
         for heard in evidence.heard.values():
@@ -125,7 +131,7 @@ def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]
 
 
 def _taken_over(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
-    """Return instance id -> the event, if a different member has the id in the later look."""
+    """Return a text for each instance id that a different member has in the later look."""
     if facts.later is None:
         return {}
     before = {view.instance_id: view.member.member_id for view in views if view.instance_id}

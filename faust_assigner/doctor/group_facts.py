@@ -1,4 +1,4 @@
-"""Looks at a running group for the doctor, twice, with the topics' settings and the brokers' limits."""
+"""Reads the doctor's facts about a running group: two looks, topics' settings, brokers' limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ async def look(where: Where, *, between_s: float, clock: Callable[[], float]) ->
 async def topics_of(
     connection: Mapping[str, object], names: Collection[str]
 ) -> dict[str, TopicFacts]:
-    """Return the existing topics; unauthorized settings are left out."""
+    """Return the topics of ``names`` that exist; a topic's settings may be missing.
+
+    Settings are missing if the client is not authorized to read them.
+    """
     async with client_of(connection) as client:
         cluster = await client.fetch_all_metadata()
         there = {name: count for name in names if (count := _count(cluster, name))}
@@ -71,7 +74,10 @@ def _count(cluster: Any, topic: str) -> int:
 async def _limits(
     connection: Mapping[str, object],
 ) -> tuple[int | None, tuple[float, float] | None]:
-    """Return the brokers' limits for a group's record and for sessions; None if not reported."""
+    """Return the limit of a group's record in bytes, and of session timeouts in seconds.
+
+    A limit is None if the broker does not report it.
+    """
     async with client_of(connection) as client:
         (node, *_) = [broker.nodeId for broker in client.cluster.brokers()]
         wanted = [(_TOPIC, _OFFSETS_TOPIC), (_BROKER, str(node))]
@@ -89,7 +95,10 @@ async def _limits(
 async def _configs(
     client: AIOKafkaClient, resources: Any, *, node: int | None = None
 ) -> dict[tuple[int, str], dict[str, str]]:
-    """Return (kind, name) -> settings, as far as authorized."""
+    """Return the settings of each (kind, name) that the client is authorized to read.
+
+    Empty if the broker does not answer within ``CONFIGS_S``.
+    """
     wanted = tuple(
         DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=None)
         for kind, name in resources

@@ -25,7 +25,7 @@ _WHERE = {APP: "the app (`-A`)", GROUP: "a running group (`--group`)"}
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the text of the page."""
     rows = "".join(
         f"| [{code.code}](#{code.code.lower()}) | {code.level} | {code.title} | {_looks_at(code)} |\n"
         for code in CODES
@@ -46,7 +46,7 @@ def _looks_at(code: Code) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the page."""
+    """Write the page to the file in ``arguments``."""
     Path(arguments[0]).write_text(page(), encoding="utf-8")
 
 

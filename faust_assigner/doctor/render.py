@@ -1,4 +1,4 @@
-"""The doctor's result as text: each code once, with all its subjects and the fix."""
+"""Formats the doctor's result: each code once, with its subjects and the fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.doctor.result import Result
 
 _STYLES = {ERROR: "bold red", WARNING: "bold yellow", NOTE: "bold cyan"}
 _INDENT = (0, 0, 0, 2)
-#: The number of shown subjects per code; ``--json`` has all.
+#: The most subjects that are shown for a code; ``--json`` has all subjects.
 MOST = 10
 
 

@@ -1,4 +1,4 @@
-"""The doctor's result: sorted findings, failed checks, as JSON and as an exit code."""
+"""The doctor's result: findings and impossible checks, with its JSON and exit code."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """``looked_at`` names the examined parts, ``unchecked`` are sentences about failed checks."""
+    """The doctor's findings.
+
+    ``looked_at`` names the checked app or group. ``unchecked`` has a sentence about each check that
+    was not possible.
+    """
 
     looked_at: tuple[str, ...]
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...] = ()
 
     def without(self, codes: Collection[str]) -> Result:
-        """Return the result without accepted findings."""
+        """Return the result without the findings that have one of ``codes``."""
         kept = tuple(found for found in self.findings if found.code not in codes)
         return Result(looked_at=self.looked_at, findings=kept, unchecked=self.unchecked)
 
@@ -59,7 +63,7 @@ class Result:
 def result(
     looked_at: Sequence[str], findings: Sequence[Finding], unchecked: Sequence[str]
 ) -> Result:
-    """Sort the worst first, then by code; duplicate findings are merged."""
+    """Make a result; sort findings by level (the worst first) and code, and merge duplicates."""
     ordered = sorted(
         dict.fromkeys(findings),
         key=lambda found: (LEVELS.index(found.level), found.code, found.subject, found.text),

@@ -1,4 +1,4 @@
-"""The checks of a running group's tables, topics and disks. No I/O."""
+"""Checks the tables, topics and disks of a running group. No I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_tables(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
 
 
 def _tables(views: Sequence[View]) -> dict[str, TableStatus]:
-    """Return changelog -> its table, as the first member reports it."""
+    """Return the table of each changelog, as the first member with this table reports it."""
     found: dict[str, TableStatus] = {}
     for view in views:
         for table in view.tables:
@@ -73,7 +73,7 @@ def _idle(members: int, *, tasks: int) -> Iterator[Finding]:
 
 
 def _disk(views: Sequence[View]) -> Iterator[Finding]:
-    """Check the room for a lost worker's share, and for the largest single partition."""
+    """Check that each disk has room for a lost worker's share and for the largest partition."""
     stores = [[count for table in view.tables for count in table.bytes.values()] for view in views]
     sizes = [count for counts in stores for count in counts]
     if not sizes or len(views) < 2:

@@ -1,4 +1,4 @@
-"""Times that depend on each other: heartbeats, sessions, polls, rebalances, a stop's grace. No I/O."""
+"""Checks settings that must fit together: intervals, timeouts, the supervisor's grace. No I/O."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from faust_assigner.doctor.codes import ERROR, WARNING, Finding, finding
 
 #: Kafka's default limits for a session timeout.
 SESSION_BOUNDS_S = (6.0, 1800.0)
-#: After the hand-over a worker commits, flushes, and closes its tables within this many seconds.
+#: Seconds in which a worker commits, flushes and closes its tables after the hand-over.
 SHUTDOWN_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """A worker's times, in seconds. ``poll_s`` is None if the worker may pause without limit."""
+    """A worker's intervals and timeouts, in seconds.
+
+    ``poll_s`` is None if the worker may go without records for any time.
+    """
 
     heartbeat_s: float
     session_s: float
@@ -26,7 +29,10 @@ class Times:
 def check_times(
     times: Times, *, subject: str, bounds_s: tuple[float, float] | None = None
 ) -> Iterator[Finding]:
-    """Check the times; ``bounds_s`` are the brokers' session limits, None if unknown."""
+    """Check whether a worker's times fit together, and whether brokers allow its session timeout.
+
+    ``bounds_s`` are the brokers' limits for session timeouts, None if unknown.
+    """
     if times.heartbeat_s >= times.session_s:
         yield finding(
             "FA007",
@@ -63,7 +69,7 @@ def check_times(
 
 
 def check_grace(grace_s: float, leave_s: float, *, subject: str) -> Iterator[Finding]:
-    """Check that the supervisor does not kill a stopping worker."""
+    """Check that the supervisor waits long enough for a worker's stop. Times are in seconds."""
     needed = leave_s + SHUTDOWN_S
     if grace_s < needed:
         yield finding(

@@ -1,4 +1,4 @@
-"""Topics in the cluster, and the checks of a table's changelog. No I/O."""
+"""Facts about topics in the cluster, and the checks of a table's changelog. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TopicFacts:
 def check_changelog(
     name: str, topic: TopicFacts, *, is_windowed: bool, expires_s: float | None
 ) -> Iterator[Finding]:
-    """Check whether the broker deletes rows that the table still has."""
+    """Check that the broker keeps a table's rows, and only the last value of each."""
     policies = {policy.strip() for policy in topic.cleanup_policy.split(",") if policy.strip()}
     if not policies:
         return
@@ -67,7 +67,7 @@ def _span(retention_ms: int | None) -> str:
 
 
 def check_partitions(changelog: str, count: int, sources: Mapping[str, int]) -> Iterator[Finding]:
-    """Check that any source has as many partitions as the changelog."""
+    """Check that at least one source topic has as many partitions as the changelog."""
     if sources and count not in sources.values():
         told = ", ".join(f"{name}: {number}" for name, number in sorted(sources.items()))
         yield finding(

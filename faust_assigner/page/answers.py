@@ -1,4 +1,4 @@
-"""A path of the page -> an answer, for any web server: Faust's, aiohttp's and ASGI's."""
+"""Makes the answer for a path of the page, for any web server: Faust's, aiohttp's and ASGI's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 
 from faust_assigner.page.watch import Watch
 
-#: Headers of every answer. Scripts, styles and pictures come only from separate files of this server,
-#: and no other page may frame this page.
+#: The headers of every answer. The browser may load scripts, styles and pictures only from files
+#: of this server, and no other page may frame this page.
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -34,7 +34,7 @@ _STATIC: Final[Mapping[str, str]] = {
     "page.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-#: Paths with a separate answer; ``events`` is a stream.
+#: The paths of the page, without ``events``, which is a stream.
 PATHS: Final = ("", "parts", "story", *_STATIC)
 _HTML: Final = "text/html; charset=utf-8"
 
@@ -51,7 +51,10 @@ class Answer:
 async def answer(
     watch: Watch, path: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> Answer:
-    """Return the answer for a path below the page's; ``headers`` are the request's, in lower case."""
+    """Return the answer for ``path``, which is relative to the page's address.
+
+    ``headers`` are the request's headers, with names in lower case.
+    """
     if path in _STATIC:
         return _answer(_static(path), _STATIC[path])
     if path == "story":

@@ -1,7 +1,9 @@
 """The page for workers whose web application is an ASGI app, as ``faust.contrib.asgi`` serves it.
 
-There Faust's own web server is not started, so its probes and the documents for
-``faust-assigner status`` and for other workers' pages are missing. This application serves them all::
+In such a worker Faust's own web server does not start. So its probes are missing, and the documents
+for ``faust-assigner status`` and for other workers' pages are missing too. This application serves
+the
+page, the probes and the documents::
     api = FastAPI()
     api.mount("/assignor", assignor_asgi(app))
     serve_asgi(app, api)
@@ -29,9 +31,10 @@ _JSON = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 
 
 def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]:
-    """Return an ASGI application to mount at ``/assignor``: the page, the probes, this worker's status.
+    """Return an ASGI application to mount at ``/assignor``.
 
-    ``app`` is the Faust app; it may be configured later. Only GET and HEAD are answered.
+    It serves the page, the probes and this worker's status, and answers only GET and HEAD. ``app``
+    is the Faust app, which may be configured later.
     """
 
     async def respond(scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -68,7 +71,7 @@ def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awai
 
 
 async def _of_worker(app: Any, path: str) -> Answer:
-    """Return a probe, or a document of this worker, as its own web server would."""
+    """Return a probe, or a document of this worker, as Faust's web server would."""
     sensor = getattr(app, METRICS, None)
     if sensor is None:
         return Answer(503, b'{"status": "not started", "reasons": []}', _JSON)
@@ -93,7 +96,7 @@ async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
 
 
 async def _stream(watch: Watch, receive: Receive, send: Send) -> None:
-    """Send events until the page is closed."""
+    """Send events until the browser closes the page."""
 
     async def closed() -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -1,4 +1,7 @@
-"""The grid of tasks by members, ready to be drawn. A mark is a member's task or copy. No I/O."""
+"""Computes the grid of tasks by members, with the positions of all marks. No I/O.
+
+A mark is a task that a member owns, or a copy that a member keeps.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ from faust_assigner.page.tasks import Family, Task, natural
 from faust_assigner.status.report import Copy, MemberReport, Report
 from faust_assigner.status.words import condition, span
 
-#: The upper lag limits of the shades, in records: 0, 100, 1,000, 10,000, more.
+#: The largest lag of each shade, in records; a larger lag than the last has a further shade.
 BOUNDS: Final = (0, 100, 1_000, 10_000)
 #: The shade of an unknown lag.
 UNKNOWN: Final = "u"
-#: Cell sizes in pixels, each with the most tasks that are drawn at this size.
+#: (width of a cell in pixels, the most tasks that a grid with this width may have).
 _CELLS: Final = ((26, 40), (20, 90))
 _SMALLEST: Final = 16
 #: A grid above this width in pixels is packed.
 PACKED_FROM: Final = 2_600
 #: From this number of members on, a row is a single line.
 COMPACT_FROM: Final = 16
-#: Pixels between two labels of a wide family, and per character of a label.
+#: Pixels between two labels of a wide family, and pixels for each character of a label.
 _NAME_EVERY: Final = 560
 _CHARACTER: Final = 6.6
 #: In a packed grid: characters of a family's name, pixels between the lists, and pixels per digit.
@@ -36,9 +39,10 @@ NO_OWNER: Final = "no owner"
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """``shape`` is ``a`` (active), ``x`` (not processed), ``s`` (standby) or ``w`` (warm-up).
+    """A task or copy of a member in the grid.
 
-    ``x`` is in pixels; ``text`` stands beside the mark, "" if the column already shows it.
+    ``shape`` is ``a`` (active), ``x`` (not processed), ``s`` (standby) or ``w`` (warm-up). ``x`` is
+    in pixels. ``text`` is the number beside the mark, "" if the column's head already shows it.
     """
 
     key: str
@@ -53,7 +57,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A member; ``member`` is None for the tasks without an owner."""
+    """A member's line of the grid. ``member`` is None in the line of tasks without an owner."""
 
     name: str
     member: MemberReport | None
@@ -71,8 +75,8 @@ class Row:
 class Head:
     """A family of topics over its columns.
 
-    ``names`` are (x, the shortened label), repeated over a wide family so that a label is always
-    visible; ``numbers`` are (x of the middle, text).
+    ``names`` are pairs (x, shortened label), repeated over a wide family so that a label is always
+    visible. ``numbers`` are pairs (x of a column's middle, partition number).
     """
 
     label: str
@@ -84,10 +88,10 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """Rows over columns. ``cell`` and ``width`` are in pixels.
+    """A row for each member and a column for each task. ``cell`` and ``width`` are in pixels.
 
-    If a column per task would be wider than some screens, the grid is *packed*: a row lists its member's
-    tasks and copies, with numbers.
+    If this grid would be wider than ``PACKED_FROM``, the grid is *packed*: a row lists its member's
+    tasks and copies, each with its number.
     """
 
     cell: int
@@ -141,7 +145,7 @@ def grid_of(report: Report, families: Sequence[Family]) -> Grid:
 def _head(family: Family, x: int, cell: int) -> Head:
     every = 1 if cell >= 20 else 2
     width = cell * len(family.tasks)
-    # The last cell's own gap is available for the label, too.
+    # A label may also use the gap after the family's last cell.
     room = [(at, min(_NAME_EVERY, width + cell - at)) for at in range(0, width, _NAME_EVERY)]
     return Head(
         label=family.label,
@@ -176,7 +180,7 @@ def _active(task: Task, family: int, x: int) -> Mark:
         longest = max(still, key=lambda one: one.seconds)
         words.append(f"not processed for {span(longest.seconds)}: {longest.reason}")
     what = "active" if task.owner else "no owner"
-    # The lag of a task without source topics is unknown; the task is as healthy as its table's owner.
+    # A task without source topics has no lag; it gets the shade of lag 0, not of an unknown lag.
     sources = any(not one.is_changelog for one in task.partitions)
     return Mark(
         key=task.key,
@@ -210,7 +214,7 @@ def _copy(task: Task, family: int, x: int, copies: Sequence[Copy]) -> Mark:
 
 
 def packed(grid: Grid, families: Sequence[Family]) -> Grid:
-    """Return the grid without columns: each row lists its member's tasks, then its copies."""
+    """Return the grid without columns: each row lists its member's tasks, then the copies."""
     labels = [short(family.label, _PACKED_NAME) if len(families) > 1 else "" for family in families]
     # Marks of one family are equally spaced, so that rows are easy to compare.
     steps = [
@@ -237,7 +241,10 @@ def packed(grid: Grid, families: Sequence[Family]) -> Grid:
 def _listed(
     marks: Sequence[Mark], labels: Sequence[str], steps: Sequence[int], x: int
 ) -> tuple[list[Mark], list[tuple[int, str]], int]:
-    """Place marks one after the other from ``x``, family by family; return them with names and the end."""
+    """Place marks one after the other from ``x``, family by family.
+
+    Returns the marks, the families' names with their positions, and the end position.
+    """
     found, names, family = [], [], -1
     for mark in sorted(marks, key=lambda m: (m.family, m.shape == "s", m.number)):
         if mark.family != family and labels[mark.family]:

@@ -1,4 +1,4 @@
-"""The head of the page: the numbers of a report, the last round, and the lines in trouble. No I/O."""
+"""The head of the page: numbers, the last round, and lines about problems. No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A line about a member or partition in trouble."""
+    """A line about a problem of a member or a partition."""
 
     level: str
     text: str
@@ -33,7 +33,10 @@ class Line:
 
 
 def tiles_of(report: Report) -> tuple[Tile, ...]:
-    """Return the numbers of a report; the last one only if a decision is known."""
+    """Return the numbers of a report.
+
+    The number of tasks off target is left out if no decision is known.
+    """
     tiles = _ready(report), _lag(report), _copies(report), _standing(report)
     return tiles if report.decision is None else (*tiles, _off_target(report.decision))
 
@@ -100,7 +103,7 @@ def _is_lost(answer: str) -> bool:
 
 
 def decision_of(report: Report, names: Mapping[str, str]) -> str:
-    """Return a sentence about the last round, with members by name; "" for a group without members."""
+    """Return a sentence about the last round; "" for a group without members."""
     decision = report.decision
     if decision is None:
         return "No member reported the last round." if report.members else ""
@@ -116,7 +119,7 @@ def decision_of(report: Report, names: Mapping[str, str]) -> str:
 
 
 def lines_of(report: Report) -> list[Line]:
-    """Return the lines in trouble, the worst first; a silent worker has a single line."""
+    """Return the lines about problems, the worst first. A silent worker has a single line."""
     told = {wait.member for wait in report.waits if wait.kind == "answer"}
     found = []
     for member in report.members:

@@ -12,10 +12,11 @@ from faust_assigner.status.report import Decision, Report
 from faust_assigner.status.words import named, names_of, why
 from faust_assigner.wire.worker_status import RoundTold
 
-#: Looks are kept for an hour, at most one per five seconds; then the limits of rounds, moves and names.
+#: A sample is kept for ``KEPT_S``; earlier samples are at least ``SAMPLE_S`` apart.
 KEPT_S, SAMPLE_S = 3600.0, 5.0
 MOST_ROUNDS, MOST_MOVES, MOST_NAMES = 200, 20_000, 20_000
-#: A round dated further from now comes from a worker with a wrong clock.
+#: A round with a time further from now is ignored, because it comes from a worker with a wrong
+#: clock.
 OLDEST_S: Final = 90 * 86_400.0
 
 
@@ -55,9 +56,10 @@ class RoundSeen:
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A task with a new owner; a name is None if the task had no owner.
+    """A move of a task from the member ``source`` to the member ``target``.
 
-    ``rule`` is the planner's rule, "" if no leader of the round reported it.
+    A name is None if the task had no owner. ``rule`` is the planner's rule, "" if the round's
+    leader did not report it.
     """
 
     key: str
@@ -70,7 +72,7 @@ class Move:
 
 
 class History:
-    """Collects every look; memory is bounded by the constants above."""
+    """The samples, rounds and moves of all looks; the limits above bound its memory."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=int(KEPT_S / SAMPLE_S) + 1)
@@ -79,7 +81,7 @@ class History:
         self._moves: dict[tuple[str, int | None, str | None], Move] = {}
         self._owners: dict[str, str | None] = {}
         self._holders: dict[str, frozenset[str]] = {}
-        #: URL -> name of every seen member: a departed member is named in its round.
+        #: The name of every member seen, by URL, so that a round can name members that have left.
         self.names: dict[str, str] = {}
 
     @property
@@ -94,7 +96,7 @@ class History:
         return tuple(sorted(found, key=lambda move: -move.at))
 
     def note(self, report: Report, families: Iterable[Family]) -> None:
-        """Add a look."""
+        """Add a look: its sample, its members' names, its round, and moves since the last look."""
         self._note_sample(report)
         self._note_names(report)
         if report.decision is not None:
@@ -103,7 +105,10 @@ class History:
             self._note_moves(report, families)
 
     def note_round(self, found: RoundSeen) -> None:
-        """Add a round; a later report of the same generation replaces the earlier one."""
+        """Add a round, or replace a known round of this generation that has no leader's name.
+
+        The longest known duration of the round is kept.
+        """
         known = self._rounds.get(found.generation)
         longest = max(
             (one.seconds for one in (known, found) if one is not None and one.seconds is not None),
@@ -141,7 +146,11 @@ class History:
                     )
 
     def _note_move(self, move: Move) -> None:
-        """Add a move; an observed source is kept if the leader knew none, because the owner was gone."""
+        """Add a move, or merge it with the known move of this task, generation and target.
+
+        The leader's report has priority. The former owner comes from the looks if the leader did
+        not report it.
+        """
         place = move.key, move.generation, move.target
         known = self._moves.pop(place, None)
         if known is not None:
@@ -168,7 +177,7 @@ class History:
             standing=totals.standing_partitions,
             is_settled=report.is_settled,
         )
-        # The newest look is always the last sample; of the earlier looks, one per time span is kept.
+        # The newest look is always the last sample; earlier samples are at least SAMPLE_S apart.
         if len(self.samples) > 1 and sample.at - self.samples[-2].at < SAMPLE_S:
             self.samples.pop()
         self.samples.append(sample)
@@ -199,7 +208,7 @@ class History:
                         )
                     )
                 elif task.owner is None:
-                    owners[task.key] = before  # the next owner takes the task from this owner
+                    owners[task.key] = before  # the source of the next move
         self._owners, self._holders = owners, holders
 
 
@@ -221,7 +230,7 @@ def _round_told(told: RoundTold, at: float, names: Mapping[str, str]) -> RoundSe
 
 
 def round_of(decision: Decision, seen_at: float) -> RoundSeen:
-    """Convert a decision to a round; a decision without a time is dated by its first look."""
+    """Convert a decision to a round. A decision without a time gets the time ``seen_at``."""
     return RoundSeen(
         generation=decision.generation,
         at=float(decision.at) if decision.at is not None else seen_at,

@@ -1,4 +1,4 @@
-"""The content of a page: the report of a look, or the problem that prevents or outdates the report."""
+"""The content of a page: a look's report, and the problem if the report is missing or outdated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Look:
 
 
 def looking() -> Problem:
-    """Return the notice of the first look."""
+    """Return the notice that the page shows until the first look has ended."""
     return Problem(
         title="Looking at the group",
         text="The page queries the brokers and the workers. This takes up to a few seconds.",
@@ -61,7 +61,10 @@ def no_group(group: str) -> Problem:
 
 
 def no_answer(said: str, has_report: bool) -> Problem:
-    """Return the problem of silent brokers; ``has_report``: the page still shows an earlier report."""
+    """Return the problem of silent brokers.
+
+    ``has_report`` is True if the page still shows an earlier report.
+    """
     kept = " The last known state is shown below." if has_report else ""
     return Problem(
         title="The brokers do not answer",
@@ -87,9 +90,9 @@ def no_members(report: Report | None) -> Problem | None:
 
 
 def look_of(saved: Saved, *, source: str) -> Look:
-    """Return the look at saved reports: the newest one, with the history of all.
+    """Return a look with the newest saved report and the history of all saved reports.
 
-    ``source`` names the file. Cost: linear in looks, tasks and copies.
+    ``source`` is the name of the file. Cost: linear in looks, tasks and copies.
     """
     history = History()
     for report in (scrubbed(one) for one in saved.looks):

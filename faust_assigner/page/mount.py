@@ -1,8 +1,9 @@
-"""The page in a worker: at ``/assignor/`` of Faust's web server, made on a separate thread.
+"""The page in a worker, at ``/assignor/`` of Faust's web server.
 
-The thread has its own event loop and its own connections: it looks at the group, renders the page, and
-provides the bytes. The worker's loop only copies the bytes into a response. While that loop is blocked, the
-thread answers requests for the page itself, on the same port; see :mod:`faust_assigner.page.takeover`.
+A separate thread with its own event loop and its own connections looks at the group and renders the
+page. The worker's event loop only copies the bytes into a response. While the
+worker's loop is blocked, the thread answers requests for the page itself, on the same port; see
+:mod:`faust_assigner.page.takeover`.
 """
 
 from __future__ import annotations
@@ -36,16 +37,17 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 MARK: Final = "_faust_assigner_page"
-#: The time limit of a worker's status request, and of the thread's end when the worker stops.
+#: Time limits in seconds: a worker's answer to a request for its status; the thread's end at a
+#: stop.
 DEADLINE_S, STOP_S = 2.0, 5.0
-#: The interval at which the worker's loop reports that it runs.
+#: The interval in seconds at which the worker's event loop shows that it is not blocked.
 TURN_S: Final = 0.3
 
 blueprint = web.Blueprint("faust_assigner_page")
 
 
 def _view(path: str) -> type[object]:
-    """The view of one path."""
+    """Return the view for a path of the page."""
 
     class Page(web.View):  # type: ignore[misc]
         """---
@@ -55,7 +57,7 @@ def _view(path: str) -> type[object]:
         """
 
         async def get(self, request: aiohttp_web.Request) -> aiohttp_web.StreamResponse:
-            """Answer with the latest result of the page's thread."""
+            """Answer with the content that the page's thread made last."""
             return await respond(getattr(self.app, MARK).watch, path, request)
 
     return Page
@@ -67,7 +69,7 @@ class _Home(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: aiohttp_web.Request) -> aiohttp_web.StreamResponse:
-        """Redirect to the address with a slash; the page's links are relative to it."""
+        """Redirect to the address with a slash, to which the page's links are relative."""
         raise aiohttp_web.HTTPFound(f"{PREFIX}/")
 
 
@@ -76,7 +78,10 @@ for _path in (*PATHS, EVENTS):
 
 
 def install(app: AppT) -> PageService | None:
-    """Add the page to the app's web server, unless the setting disables it; a second call has no effect."""
+    """Add the page to the app's web server, unless the setting disables the page.
+
+    A second call has no effect. Returns the page's service, None without a page.
+    """
     present: PageService | None = getattr(app, MARK, None)
     metrics = getattr(app, METRICS, None)
     # Without the metrics this worker has no status, so the page would be empty.
@@ -86,7 +91,7 @@ def install(app: AppT) -> PageService | None:
     setattr(app, MARK, service)
     metrics.add_dependency(
         service
-    )  # not a separate sensor: each sensor costs time for every record
+    )  # not a sensor of its own, because each sensor costs time for every record
     add_pages(app, service.add_to)
     return service
 
@@ -103,7 +108,7 @@ def where_of(app: AppT) -> Where:
 
 
 class PageService(Service):  # type: ignore[misc]
-    """Starts and stops with the app's metrics."""
+    """A service that starts and stops the page's thread, together with the app's metrics."""
 
     def __init__(self, app: AppT, **kwargs: object) -> None:
         super().__init__(**kwargs)
@@ -111,7 +116,7 @@ class PageService(Service):  # type: ignore[misc]
 
     @property
     def watch(self) -> Watch:
-        """The page's content."""
+        """The looks at the group, with the page's content."""
         return self.page.watch
 
     def add_to(self, server: Web) -> None:
@@ -121,7 +126,7 @@ class PageService(Service):  # type: ignore[misc]
         server.app.page(PREFIX, name="faust_assigner_page:home")(_Home)
 
     async def on_start(self) -> None:
-        """Start the thread, which is idle until a browser opens the page."""
+        """Start the thread, which makes no look until a browser opens the page."""
         self.page.start(asyncio.get_running_loop())
 
     async def on_stop(self) -> None:
@@ -140,7 +145,10 @@ class PageService(Service):  # type: ignore[misc]
 
 
 class PageThread:
-    """The thread that makes the page. ``turned_at`` is the last sign of life of the worker's loop."""
+    """The thread that makes the page.
+
+    ``turned_at`` is the monotonic time at which the worker's event loop last ran our task.
+    """
 
     def __init__(self, app: AppT) -> None:
         self._app = app
@@ -148,7 +156,7 @@ class PageThread:
             str(app.conf.id), lambda: Looks(where_of(app), time.time), share=WORKER_SHARE
         )
         self.turned_at = time.monotonic()
-        #: Faust's web server, after its setup.
+        #: Faust's web server; None before its setup.
         self.server: Any = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -156,7 +164,7 @@ class PageThread:
         self._is_ended = threading.Event()
 
     def start(self, their_loop: asyncio.AbstractEventLoop) -> None:
-        """Start the thread for a worker with this loop."""
+        """Start the thread. ``their_loop`` is the worker's event loop."""
         self.turned_at = time.monotonic()
         self._is_ended.clear()
         self._thread = threading.Thread(
@@ -165,7 +173,7 @@ class PageThread:
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """End the thread; return whether it ended in time."""
+        """End the thread; return whether the thread ended within ``seconds``."""
         self._is_ended.set()
         loop, ended, thread = self._loop, self._ended, self._thread
         if loop is not None and ended is not None:
@@ -217,7 +225,7 @@ class PageThread:
         )
 
     def _listening(self) -> list[object]:
-        """Return the sockets of the worker's web server; empty before its start."""
+        """Return the listening sockets of the worker's web server; empty before its start."""
         return [
             one
             for site in (() if self.server is None else tuple(self.server._runner.sites))

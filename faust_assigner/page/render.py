@@ -1,4 +1,4 @@
-"""The state of a group as HTML, and a task's history. No I/O; jinja2 escapes every name."""
+"""Renders the state of a group, and a task's history, as HTML. No I/O; jinja2 escapes names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faust_assigner.page.timeline import HEIGHT, LEFT, RIGHT, WIDTH, ago, chart_
 from faust_assigner.status.report import Report
 from faust_assigner.status.words import NOTHING, number, span
 
-#: The number of listed lines, and of listed rounds.
+#: The most lines about problems, and the most rounds, that the page lists.
 MOST_LINES: Final = 60
 MOST_ROUNDS: Final = 12
 _STATES: Mapping[str, str] = {
@@ -41,13 +41,16 @@ _SHADES: Final = (
 
 
 def parts_of(look: Look) -> dict[str, str]:
-    """Return name of a part of the page -> its HTML. Cost: O(members + tasks and copies + samples)."""
+    """Return the HTML of each part of the page, by the part's name.
+
+    Cost: O(members + tasks + copies + samples).
+    """
     values = _values(look)
     return {name: _rendered(name, **values) for name in _PARTS}
 
 
 def page_of(look: Look, parts: Mapping[str, str], version: int) -> str:
-    """Return the page around its parts."""
+    """Return the whole page with its parts."""
     return _rendered(
         "page",
         title=title_of(look),
@@ -121,7 +124,7 @@ def _grid_values(report: Report, families: tuple[Family, ...]) -> dict[str, obje
 
 
 def _drawn(row: Row, grid: Grid) -> Markup:
-    """Draw the marks of a row. Not a template, because a large group has thousands of marks."""
+    """Draw the marks of a row. Python code is faster than a template for thousands of marks."""
     middle = 16 if grid.is_compact else 26
     found = [
         f'<text class="of" x="{x}" y="{middle}">{escape(name)}</text>' for x, name in row.names
@@ -167,7 +170,7 @@ def _round_values(look: Look, report: Report) -> dict[str, object]:
 
 
 def title_of(look: Look) -> str:
-    """Return the title of the browser's tab; with a cross if the group is in trouble."""
+    """Return the title of the browser's tab, with a cross if the group has a problem."""
     if look.report is None:
         return f"{look.group} · faust-assigner"
     bad = sum(line.level == "bad" for line in lines_of(look.report))
@@ -176,7 +179,7 @@ def title_of(look: Look) -> str:
 
 
 def _icon(name: str, words: str = "") -> Markup:
-    """Return an icon; ``words`` name the icon for screen readers."""
+    """Return an icon; ``words`` is its name for screen readers."""
     if not words:
         return Markup(
             '<svg class="icon {}" width="14" height="14" aria-hidden="true"><use href="#i-{}"/></svg>'

@@ -1,7 +1,7 @@
-"""Removes secrets from a report: passwords, tokens and the users of URLs are replaced before rendering.
+"""Replaces secrets in a report before rendering: passwords, tokens and the users in URLs.
 
-Workers leave secrets out of their documents. This is the second guard: a worker of a different version, or a
-text quoted from a broker, must not put a password on a page.
+Workers already leave secrets out of their answers. This module is a second guard: a worker of a
+different version, or a broker's error text, could still contain a password.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def text_of(text: str) -> str:
 
 
 def setting_of(name: str, value: str) -> str:
-    """Return a setting's value in a form for the page."""
+    """Return a setting's value for the page, hidden if the setting's name indicates a secret."""
     return HIDDEN if value and _SECRET_NAME.search(name) else text_of(value)
 
 
@@ -74,7 +74,10 @@ def _entry(key: str, value: object) -> Any:
 
 
 def _values(name: str, values: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
-    """Return value -> members, of a setting that differs between workers; hidden values stay separate."""
+    """Return the members by value, of a setting that differs between workers.
+
+    Each hidden value gets its own number, so that different values stay separate.
+    """
     if not _SECRET_NAME.search(name):
         return values
     return {

@@ -1,4 +1,4 @@
-"""The page on a separate server: for ``faust-assigner ui``, and on a worker's port besides Faust's."""
+"""Serves the page by aiohttp: for ``faust-assigner ui``, and in a worker's thread for the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from faust_assigner.page.watch import TooManyStreams, Watch
 async def respond(
     watch: Watch, path: str, request: web.Request, *, closes: bool = False
 ) -> web.StreamResponse:
-    """Return aiohttp's answer for a path below the page's; ``closes`` ends the connection afterwards."""
+    """Return aiohttp's answer for ``path``, which is relative to the page's address.
+
+    With ``closes`` the connection ends after the answer.
+    """
     if path == EVENTS:
         if request.method == "HEAD":
             return web.Response(headers=EVENT_HEADERS)
@@ -50,9 +53,10 @@ def application(
 ) -> web.Application:
     """Return the application with the page at ``PREFIX/``.
 
-    With ``is_local`` only requests under a loopback name are answered: a foreign site whose name was made to
-    point to this machine must not read the page. With ``closes`` a connection ends with its answer, because
-    the next request on the connection may be for the worker's server.
+    With ``is_local`` the application answers only requests for a loopback name. Otherwise a foreign
+    site could read the page after its name was made to point to this machine (DNS rebinding). With
+    ``closes`` a connection ends with its answer, because the next request on the connection may be
+    for the worker's server.
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -89,7 +93,7 @@ async def served(
     Raises OSError if the port is not available.
     """
     app = application(watch, prefix=prefix, is_local=_is_loopback(host))
-    # Event streams do not end; a stop does not wait for them.
+    # A stop does not wait for event streams, because they do not end.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     looking = asyncio.create_task(watch.run())

@@ -1,4 +1,4 @@
-"""The history of a task: its owner, its copies with their lag, and its earlier owners. No I/O."""
+"""Describes a task: its owner, its copies with their lags, and its earlier moves. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RULES = {
 
 @dataclass(frozen=True, kw_only=True)
 class CopyLine:
-    """A copy in words."""
+    """A copy as text."""
 
     member: str
     what: str
@@ -37,7 +37,7 @@ class CopyLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A move in words; ``reason`` is the reason of its round, "" if unknown."""
+    """A move as text; ``reason`` is the reason of the move's round, "" if unknown."""
 
     when: str
     what: str
@@ -47,7 +47,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """A task. ``level`` is ``good``, ``changing`` or ``bad``."""
+    """The state and history of a task. ``level`` is ``good``, ``changing`` or ``bad``."""
 
     key: str
     topics: tuple[str, ...]
@@ -127,7 +127,7 @@ def _copies(task: Task) -> list[CopyLine]:
 
 
 def _if_lost(task: Task) -> str:
-    """Describe the effect of the owner's loss, by the current copies."""
+    """Return a sentence about the effect of the owner's loss, as the copies are now."""
     if not task.is_stateful:
         return "It has no table. Any member can take it over immediately."
     known = [

@@ -1,9 +1,9 @@
-"""Accepts connections for a blocked event loop, on the page's own thread.
+"""Accepts connections on the page's thread while the worker's event loop is blocked.
 
-A worker's web server runs on the worker's event loop. While the processing of a record blocks that loop, the
-kernel keeps new connections in the socket's queue. The page's thread then accepts the connections and peeks
-at the first line of each request. It answers requests for the page, and hands all other connections to the
-worker's loop, where they wait as they would in the queue.
+A worker's web server runs on the worker's event loop. While the processing of a record blocks that
+loop, the kernel keeps new connections in the socket's queue. The page's thread then accepts the
+connections and peeks at the first line of each request. It answers requests for the page. It hands
+all other connections to the worker's loop, where they wait until the loop runs again.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from typing import Any, Final
 
 logger = getLogger(__name__)
 
-#: The loop counts as blocked after this many seconds without a sign of life; then the interval of checks.
+#: Seconds without a turn after which the worker's loop counts as blocked; the interval of checks.
 HELD_UP_S, TICK_S = 1.0, 0.2
-#: The limits of a request's first line, in seconds and in bytes.
+#: The limits for reading a request's first line: seconds, and bytes.
 FIRST_LINE_S, FIRST_LINE_BYTES = 5.0, 4096
-#: The number of connections whose first line is awaited concurrently.
+#: The most connections whose first line is awaited at the same time.
 MOST_WAITING: Final = 100
 
 Protocol = Callable[[], asyncio.BaseProtocol]
 
 
 class Takeover:
-    """Accepts connections for a blocked loop; runs on a different loop.
+    """Accepts connections for a blocked loop, and itself runs on the page's loop.
 
-    ``sockets`` returns the listening sockets, ``turned_at`` the blocked loop's last sign of life, ``is_ours``
-    whether a path belongs to the page. ``ours`` and ``theirs`` make the protocol of an accepted connection on
-    this and on the worker's loop.
+    ``sockets`` returns the listening sockets. ``turned_at`` returns the time at which the worker's
+    loop last ran our task. ``is_ours`` returns whether a path belongs to the page. ``ours`` and
+    ``theirs`` make the
+    protocol of an accepted connection on the page's loop and on the worker's loop.
     """
 
     def __init__(
@@ -51,11 +52,11 @@ class Takeover:
         self._is_ours, self._ours, self._theirs = is_ours, ours, theirs
         self._their_loop = their_loop
         self._waiting: set[asyncio.Task[None]] = set()
-        #: Used on the worker's loop.
+        #: The tasks that attach connections on the worker's loop. Only that loop uses this set.
         self._given: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Check every ``TICK_S`` seconds whether the loop is blocked, until cancelled."""
         try:
             while True:
                 await asyncio.sleep(TICK_S)
@@ -74,7 +75,7 @@ class Takeover:
                 task.add_done_callback(self._waiting.discard)
 
     async def _place(self, connection: socket.socket) -> None:
-        """Give a connection to the loop that answers it."""
+        """Give a connection to the loop that answers its request."""
         path = None
         try:
             path = await asyncio.wait_for(_path_of(connection), FIRST_LINE_S)
@@ -111,9 +112,9 @@ class Takeover:
 
 
 def _accepted(listening: Any) -> socket.socket | None:
-    """Return the next connection in the queue, or None."""
+    """Return the next connection in the socket's queue, or None."""
     try:
-        # A separate socket object: the listening object belongs to the worker's loop.
+        # A socket object of our own, because the listening object belongs to the worker's loop.
         own = socket.socket(fileno=os.dup(listening.fileno()))
     except OSError:
         return None
@@ -127,7 +128,10 @@ def _accepted(listening: Any) -> socket.socket | None:
 
 
 async def _path_of(connection: socket.socket) -> str | None:
-    """Return the path of the next request without consuming it; None if the path is not visible."""
+    """Return the path of a GET or HEAD request without consuming the request's bytes.
+
+    Returns None for any other request, and if the first line is too long.
+    """
     loop, seen = asyncio.get_running_loop(), -1
     while True:
         ready = asyncio.Event()
@@ -147,6 +151,6 @@ async def _path_of(connection: socket.socket) -> str | None:
             )
         if not first or len(first) == FIRST_LINE_BYTES:
             return None
-        if len(first) == seen:  # the peeked data stays readable: wait for more
+        if len(first) == seen:  # the peeked bytes stay readable, so wait here for further bytes
             await asyncio.sleep(0.05)
         seen = len(first)

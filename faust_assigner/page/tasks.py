@@ -1,4 +1,7 @@
-"""The tasks of a report: equal partition numbers of topics with equal owners. No I/O."""
+"""Finds the tasks of a report. No I/O.
+
+A task is one partition number of the topics whose partitions have equal owners.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from faust_assigner.status.member_reports import known_sum
 from faust_assigner.status.report import Copy, Partition, Report
 from faust_assigner.status.words import table_of
 
-#: The number of named topics of a family; further topics are counted.
+#: The most topics in a family's label; further topics are only counted.
 _NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Equal partition numbers of a family. ``key`` is ``TOPIC/NUMBER`` of the first topic."""
+    """A family's partitions with one number. ``key`` is ``TOPIC/NUMBER`` of the first topic."""
 
     key: str
     number: int
@@ -42,7 +45,7 @@ class Task:
 
     @cached_property
     def copies(self) -> Mapping[str, tuple[Copy, ...]]:
-        """Member -> its copies of this task's changelogs."""
+        """The copies of this task's changelogs, by member."""
         found: defaultdict[str, list[Copy]] = defaultdict(list)
         for partition in self.partitions:
             for copy in partition.copies:
@@ -60,10 +63,10 @@ class Family:
 
 
 def families_of(report: Report) -> tuple[Family, ...]:
-    """Return the families of a report, those with source topics first. Cost: O(partitions).
+    """Return the families of a report; families with source topics come first. Cost: O(partitions).
 
-    A report names no groups of topics, so families are found by their owners: two groups with equal owners
-    for all numbers are shown as one family.
+    A report does not contain the co-partitioned groups, so a family consists of the topics with
+    equal owners for all numbers. Two groups with equal owners are shown as one family.
     """
     by_topic: defaultdict[str, list[Partition]] = defaultdict(list)
     for partition in report.partitions:
@@ -75,7 +78,7 @@ def families_of(report: Report) -> tuple[Family, ...]:
     found = []
     for owners, topics in together.items():
         if report.is_settled and not any(owner for _, owner in owners):
-            continue  # offsets of a topic without subscribers
+            continue  # no member owns them: the group only has committed offsets
         topics.sort(key=lambda topic: (by_topic[topic][0].is_changelog, topic))
         columns = zip(*(by_topic[topic] for topic in topics), strict=True)
         found.append(
@@ -97,7 +100,7 @@ def families_of(report: Report) -> tuple[Family, ...]:
 
 
 def task_of(families: tuple[Family, ...], key: str) -> tuple[Family, Task] | None:
-    """Return the task with this key, or with a partition of this name."""
+    """Return the task with the partition ``key`` (``TOPIC/NUMBER``), and its family."""
     topic, _, number = key.rpartition("/")
     for family in families:
         if topic in family.topics:

@@ -1,4 +1,4 @@
-"""The chart of rounds, members, lag and standstills, as coordinates of an SVG. No I/O."""
+"""Computes the coordinates of the chart of rounds, members, lag and standstills. No I/O."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from faust_assigner.status.words import span
 
 WIDTH: Final = 960
 LEFT, RIGHT = 104, 14
-#: Lane -> (y of its top, height).
+#: The lanes of the chart: (y of the top, height), in pixels.
 LANES: Final = {"rounds": (18, 30), "members": (62, 40), "lag": (118, 62), "standing": (196, 40)}
 HEIGHT: Final = 268
 #: The minimum time span of the chart, in seconds.
 LEAST_S: Final = 120.0
-#: A gap between two samples longer than this is drawn as a gap.
+#: If two samples are further apart than this number of seconds, the line has a gap between them.
 GAP_S: Final = 30.0
 _STEPS: Final = (15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 86_400)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """A quantity over time. ``line`` and ``area`` are SVG paths, "" without data."""
+    """A part of the chart with one quantity over time.
+
+    ``line`` and ``area`` are SVG paths, "" without data. ``most`` and ``now`` are texts.
+    """
 
     name: str
     title: str
@@ -57,7 +60,11 @@ class RoundMark:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """The whole chart; ``words`` describes the chart in a sentence."""
+    """The whole chart.
+
+    ``earlier`` is the number of rounds before the chart's begin. ``words`` is a sentence about the
+    chart, for screen readers.
+    """
 
     lanes: tuple[Lane, ...]
     ticks: tuple[Tick, ...]
@@ -144,7 +151,10 @@ def _runs(known: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> list[str]:
-    """Return the path's steps: a value holds until the next look; repeated values are left out."""
+    """Return the points of a step line: each value holds until the next look.
+
+    Points with a repeated value are left out.
+    """
     found: list[str] = []
     before: float | None = None
     for at, (x, y) in enumerate(points):

@@ -1,6 +1,7 @@
-"""Looks at a group every few seconds while a browser has the page open, and keeps the page ready.
+"""Looks at a group every few seconds while a browser has the page open, and renders the page.
 
-The looks run on a separate event loop, which need not be the worker's. Any thread may read the last result.
+The looks may run on a different event loop than the web server. Any thread may read the last
+result.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ from faust_assigner.wire.worker_status import RoundTold
 
 logger = getLogger(__name__)
 
-#: Seconds between two looks, and for which looks continue after the last request.
+#: Seconds between two looks, and seconds for which looks continue after the last request.
 EVERY_S, IDLE_S = 2.0, 20.0
-#: The largest share of a core for reading the group: in a separate process, and in a worker.
+#: The largest share of a core that looks may use: in a separate process, and in a worker.
 SHARE, WORKER_SHARE = 0.1, 0.004
-#: Seconds between two beats of a silent event stream, and the maximum number of streams.
+#: Seconds without a new look after which a stream sends ``beat``, and the most event streams.
 BEAT_S, MOST_STREAMS = 5.0, 64
-#: Seconds for which the first request waits for the first look.
+#: The most seconds that the first request waits for the first look.
 FIRST_S: Final = 1.5
 _QUICK: Final = 4
 
 
 class Looker(Protocol):
-    """Looks at a group; :class:`faust_assigner.status.collect.Looks` is one."""
+    """An object that looks at a group, such as :class:`faust_assigner.status.collect.Looks`."""
 
     async def look(self) -> Evidence:
         """Collect the current data of the group."""
@@ -61,7 +62,7 @@ class Looker(Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """A rendered look. ``version`` counts looks."""
+    """A rendered look. ``version`` is the number of the look, and ``tag`` its HTTP entity tag."""
 
     look: Look
     version: int
@@ -69,12 +70,12 @@ class Shown:
 
     @cached_property
     def parts(self) -> dict[str, str]:
-        """Part name -> HTML."""
+        """The HTML of each part of the page, by the part's name."""
         return parts_of(self.look)
 
     @cached_property
     def page(self) -> bytes:
-        """The whole page."""
+        """The whole page as HTML."""
         return page_of(self.look, self.parts, self.version).encode()
 
     @cached_property
@@ -84,19 +85,19 @@ class Shown:
 
     @cached_property
     def packed(self) -> tuple[bytes, bytes]:
-        """The page and the document, compressed."""
+        """``page`` and ``document``, compressed by gzip."""
         return gzip.compress(self.page, _QUICK), gzip.compress(self.document, _QUICK)
 
 
 class TooManyStreams(Exception):
-    """The limit of event streams is reached."""
+    """Raised if ``MOST_STREAMS`` event streams are open."""
 
 
 class Watch:
-    """Looks while :meth:`touch` is called; :meth:`run` is the loop's task.
+    """Looks at a group as long as :meth:`touch` is called; :meth:`run` makes the looks.
 
-    With ``saved`` instead of ``looks``, the page shows the saved looks. Looks are ``every_s``
-    seconds apart, and further where they would take more than ``share`` of a core.
+    With ``saved`` instead of ``looks``, the page shows the saved looks. Looks are at least
+    ``every_s`` seconds apart, and so far apart that they take at most ``share`` of a core.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Watch:
         self.group, self.share = group, share
         self._looks, self._clock, self._monotonic, self._every_s = looks, clock, monotonic, every_s
         self._history, self._lock = History(), threading.Lock()
-        #: The generation of the last request for rounds, and the number of answers.
+        #: At the last request for rounds: the generation, and the number of workers that answered.
         self._told_at: tuple[int | None, int] | None = None
         self._touched_at = -IDLE_S
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -126,7 +127,7 @@ class Watch:
     # -- from any thread
 
     def touch(self) -> None:
-        """Note a request for the page."""
+        """Note a request for the page, so that looks begin or continue."""
         self._touched_at = self._monotonic()
         loop, wanted = self._loop, self._wanted
         if loop is not None and wanted is not None and not wanted.is_set():
@@ -184,7 +185,7 @@ class Watch:
             self._streams -= 1
 
     async def _changes(self, beat_s: float) -> AsyncGenerator[None, None]:
-        """Yield once now, then at each new look, and after ``beat_s`` seconds without a look."""
+        """Yield at once, at each new look, and after each ``beat_s`` seconds without a look."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
         with self._listening(lambda: loop.call_soon_threadsafe(changed.set)):
             while True:
@@ -197,7 +198,10 @@ class Watch:
     # -- on its own loop
 
     async def run(self) -> None:
-        """Look while the page is in use, until cancelled; close the connections while it is not."""
+        """Look at the group while the page is in use, until cancelled.
+
+        While the page is not in use, the connections are closed.
+        """
         if self._looks is None:
             return
         self._loop, self._wanted = asyncio.get_running_loop(), asyncio.Event()
@@ -247,7 +251,7 @@ class Watch:
         return max(self._every_s, spent_s / self.share - spent_s)
 
     async def _found(self, looks: Looker) -> tuple[Report | None, Problem | None]:
-        """Return the report, or the last report with the reason for a missing new one."""
+        """Return a new report, or the last report and the problem that prevented a new report."""
         try:
             evidence = await looks.look()
             report = scrubbed(build(evidence))
@@ -263,7 +267,7 @@ class Watch:
             return before, no_answer(text_of(said[0]), before is not None)
 
     async def _ask_rounds(self, looks: Looker, evidence: Evidence, report: Report) -> None:
-        """Request the workers' rounds after a new round, or if a further worker answers."""
+        """Ask the workers for their rounds if there is a new round or another number of answers."""
         generation = None if report.decision is None else report.decision.generation
         now = generation, report.totals.answered
         if now != self._told_at and report.is_settled:
@@ -287,7 +291,7 @@ class Watch:
             )
             shown = self._tagged(look, version)
             if version:
-                shown.packed  # noqa: B018 - drawn here and not where requests are answered
+                shown.packed  # noqa: B018 - rendered here, so that requests do not wait for it
         return shown
 
     def _tagged(self, look: Look, version: int) -> Shown:

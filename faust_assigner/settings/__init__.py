@@ -1,1 +1,1 @@
-"""Every setting of the package as data: its name, its allowed values, and the module that reads it."""
+"""The settings of the package: their names, allowed values and defaults, and their reader."""

@@ -1,4 +1,4 @@
-"""The extra that installs each optional package, and the error for a package that is not installed.
+"""The extra of each optional package, and the error if a package is not installed.
 
 >>> with needs("broker"):
 ...     import a_wire_format
@@ -14,7 +14,8 @@ from typing import Final
 
 from faust_assigner.errors import MissingExtra
 
-#: Import name -> the extra that installs the package. An import inside :func:`needs` names its own extra.
+#: The extra that installs a package, by the package's import name. For an import inside
+#: :func:`needs`, the argument of ``needs`` counts instead.
 EXTRAS: Final = {
     "aiohttp": "clients",
     "aiokafka": "clients",
@@ -43,7 +44,7 @@ EXTRAS: Final = {
 
 
 def missing_extra(error: ModuleNotFoundError, extra: str | None = None) -> MissingExtra | None:
-    """Convert ``error`` to the error that names ``extra``, by default the extra of :data:`EXTRAS`.
+    """Convert ``error`` to an error that names ``extra``, by default the extra in :data:`EXTRAS`.
 
     Returns None for a package that no extra installs.
     """
@@ -58,7 +59,7 @@ def missing_extra(error: ModuleNotFoundError, extra: str | None = None) -> Missi
 
 @contextlib.contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Raise MissingExtra, which names ``extra``, for a package that an import in the block does not find."""
+    """Raise MissingExtra with ``extra`` if an import in the block does not find a package."""
     try:
         yield
     except ModuleNotFoundError as error:

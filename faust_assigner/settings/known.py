@@ -1,4 +1,4 @@
-"""Refuses unknown names with the prefix of our settings: such names are misspelled."""
+"""Refuses unknown names that have the prefix of our settings, because they are misspelled."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from faust_assigner.settings.service import AT, OPTIONS, TOKEN
 from faust_assigner.settings.table import SETTINGS
 
 PREFIX: Final = "FAUST_ASSIGNER_"
-#: Workers, the service and the operator's commands may share one environment.
+#: All known variables, because workers, the service and the commands may share an environment.
 IN_THE_ENVIRONMENT: Final = frozenset(setting.name for setting in (*SETTINGS, *OPTIONS, AT, TOKEN))
 KEYWORDS: Final = frozenset(setting.keyword for setting in SETTINGS if setting.is_keyword)
 #: The prefix before any property of Kafka's clients (``FAUST_ASSIGNER_KAFKA_SASL_PASSWORD``).
 _KAFKA: Final = PREFIX + "KAFKA_"
-#: Kubernetes sets these in every pod beside a Service whose name begins with ``faust-assigner``.
+#: Variables that Kubernetes sets in every pod if a Service's name begins with ``faust-assigner``.
 _KUBERNETES: Final = re.compile(
     r"FAUST_ASSIGNER_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|"
     r"PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
@@ -27,7 +27,8 @@ _KUBERNETES: Final = re.compile(
 def check_environment(names: Iterable[str], *, env_prefix: str | None = None) -> None:
     """Raise ConfigError with each unknown variable that has our prefix, and the nearest setting.
 
-    ``env_prefix`` is Faust's: ``SHOP`` makes ``SHOP_FAUST_ASSIGNER_RACK`` a setting, too.
+    ``env_prefix`` is Faust's setting: with ``SHOP``, ``SHOP_FAUST_ASSIGNER_RACK`` is a setting,
+    too.
     """
     before = f"{env_prefix.rstrip('_')}_" if env_prefix else ""
     wrong = []
@@ -62,12 +63,12 @@ def _is_variable(name: str) -> bool:
 
 
 def is_of_kubernetes(name: str) -> bool:
-    """Whether Kubernetes sets this variable for a Service named ``faust-assigner...``."""
+    """Return whether Kubernetes sets this variable for a Service named ``faust-assigner...``."""
     return _KUBERNETES.fullmatch(name) is not None
 
 
 def _nearest(name: str, known: Iterable[str], before: str = "") -> str:
-    """Return a sentence with the nearest of ``known``, compared without their common prefix."""
+    """Return a sentence with the most similar name in ``known``, compared without the prefix."""
     short = {other[len(PREFIX) :].upper(): other for other in sorted(known)}
     found = difflib.get_close_matches(name[len(PREFIX) :].upper(), short, n=1)
     return f"did you mean {before}{short[found[0]]}?" if found else "no setting has a similar name"

@@ -1,8 +1,7 @@
-"""The tables of settings in docs/reference/settings.md and docs/reference/service.md.
+"""Generates the tables of settings in docs/reference/settings.md and docs/reference/service.md.
 
-``python -m faust_assigner.settings.page FILE...`` renews the tables of these pages.
-
-The broker's settings are on a page of :mod:`faust_assigner.broker.page`.
+``python -m faust_assigner.settings.page FILE...`` replaces the tables in these pages.
+:mod:`faust_assigner.broker.page` generates the table of the broker's settings.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def renewed(
     settings: Iterable[Setting[Any]],
     name: Callable[[Setting[object]], str],
 ) -> str:
-    """Return a page with its table of settings made anew."""
+    """Return the page with a new table; ``name`` returns a setting's name for the table."""
     rows = "".join(f"| {name(one)} | {_value(one)} | {_meaning(one)} |\n" for one in settings)
     return _TABLE.sub(lambda _: HEAD + rows, page)
 
@@ -50,13 +49,13 @@ def _flag_and_name(setting: Setting[object]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Renew the table in each of the pages."""
+    """Replace the table in each of the pages."""
     for path in map(Path, arguments):
         settings, name = TABLES[path.name]
         path.write_text(renewed(path.read_text(), settings, name))
 
 
-#: Name of a page -> its settings, and the function that writes the name of a setting.
+#: For each page: its settings, and the function that returns a setting's name for the table.
 TABLES: Final = {"settings.md": (SETTINGS, _name), "service.md": (OPTIONS, _flag_and_name)}
 
 if __name__ == "__main__":

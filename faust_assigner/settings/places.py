@@ -1,4 +1,4 @@
-"""The URLs of members to which requests may be forwarded: any member may advertise any URL."""
+"""Checks whether requests may be forwarded to a URL, because any member may advertise any URL."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     """Return whether requests may be forwarded to ``url`` from the worker at ``own``.
 
     With ``patterns`` (``host``, ``host:port``, ``*.domain`` or a network such as ``10.0.0.0/8``) only
-    matching URLs are allowed. Without patterns, all URLs are allowed except impossible ones: addresses
-    that are link-local, multicast or unspecified, and loopback unless ``own`` is loopback too.
+    matching URLs are allowed. Without patterns, all URLs are allowed except link-local, multicast
+    and unspecified addresses, and loopback unless ``own`` is loopback too.
     """
     host = _host(url)
     if url.scheme not in ("http", "https") or not host:
@@ -31,12 +31,12 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
 
 
 def named(url: URL, patterns: Sequence[str]) -> bool:
-    """Return whether any of ``patterns`` matches the host of ``url``."""
+    """Return whether any of ``patterns`` matches the host, or the host and port, of ``url``."""
     return any(_names(pattern, _host(url), url.port) for pattern in patterns)
 
 
 def _host(url: URL) -> str:
-    """Return the host as resolvers read it: a trailing dot marks a complete name."""
+    """Return the host in lower case, without the trailing dot that marks a complete DNS name."""
     return (url.host or "").lower().removesuffix(".")
 
 
@@ -51,7 +51,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        try:  # connect() accepts 127.1, 2130706433, 0x7f000001 as addresses
+        try:  # connect() also accepts 127.1, 2130706433 and 0x7f000001 as addresses
             address = ipaddress.ip_address(socket.inet_aton(host))
         except OSError:
             return None
@@ -59,7 +59,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, by name or address."""
+    """Return whether a host is a loopback name or a loopback address."""
     address = _address(host)
     return (
         host == "localhost"
@@ -69,7 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_loopback_url(url: str) -> bool:
-    """Return whether a remote reader of ``url`` would connect to its own machine."""
+    """Return whether the host of ``url`` is loopback, so that other machines cannot use the URL."""
     try:
         return is_loopback(_host(URL(url)))
     except ValueError:

@@ -1,7 +1,7 @@
-"""A setting, and its reader: the argument first, then the environment, then the default.
+"""Settings and their reader: an argument has priority over the environment.
 
-An argument comes from code (a keyword of ``faust.App``, a parameter), the environment from the operator.
-``None`` and an empty text count as unset.
+An argument comes from code (a keyword of ``faust.App``, a parameter), and the environment from the
+operator. Without both, the default counts. ``None`` and an empty text count as unset.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from faust_assigner.errors import ConfigError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-#: The key of a declared setting in the metadata of its field.
+#: The key under which a field's metadata holds its setting.
 _SETTING = "setting"
 
 
 @dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """The allowed values: described in words, and a function that converts or fails as ``float`` does.
+    """A kind of values: a description, and a function that checks and converts a value.
 
-    ``metavar`` names the value in the help of a command.
+    ``parse`` raises TypeError, ValueError or OverflowError for a wrong value. ``metavar`` is the
+    name of the value in the help of a command.
     """
 
     words: str
@@ -36,11 +37,12 @@ class Kind(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Setting(Generic[T_co]):
-    """A setting; ``name`` is its name in the environment, in lower case the name of the argument.
+    """A setting; ``name`` is the name of its environment variable.
 
-    ``shown`` describes the default if the value alone says little; ``unit`` is the value's unit if the words
-    of its kind do not name it; ``is_keyword`` tells whether ``faust.App`` accepts the setting;
-    ``of_worker`` whether workers of one group may have different values.
+    The name in lower case is the argument's name. ``shown`` describes the default if the value
+    alone is not clear. ``unit`` is the value's unit if ``kind.words`` does not contain the unit.
+    ``is_keyword`` is True if ``faust.App`` accepts the setting as a keyword. ``of_worker`` is True
+    if workers of one group may have different values.
     """
 
     name: str
@@ -54,12 +56,12 @@ class Setting(Generic[T_co]):
 
     @property
     def keyword(self) -> str:
-        """The argument's name."""
+        """The name of the setting as an argument."""
         return self.name.lower()
 
     @property
     def default_text(self) -> str:
-        """The default in words, for pages and help texts."""
+        """The default as text, for pages and help texts."""
         if self.shown:
             return self.shown
         if isinstance(self.default, bool):
@@ -73,13 +75,13 @@ class Setting(Generic[T_co]):
 
 
 def declared(kind: Kind[T], default: T, meaning: str, *, shown: str = "") -> T:
-    """Declare a setting as the field of a dataclass, which :func:`declared_in` returns."""
+    """Declare a field of a dataclass as a setting, which :func:`declared_in` then returns."""
     setting = Setting("", kind, default, meaning, shown, is_keyword=False)
     return field(default=default, metadata={_SETTING: setting})
 
 
 def declared_in(owner: type[Any], name: Callable[[str], str]) -> dict[str, Setting[Any]]:
-    """Return field -> setting of a dataclass; ``name`` converts a field's name to the setting's name."""
+    """Return the settings of a dataclass by field; ``name`` converts the field's name."""
     return {
         one.name: replace(one.metadata[_SETTING], name=name(one.name))
         for one in fields(owner)
@@ -88,7 +90,10 @@ def declared_in(owner: type[Any], name: Callable[[str], str]) -> dict[str, Setti
 
 
 def parse(setting: Setting[T], said: object) -> T:
-    """Return a given value as the setting's kind; raises ConfigError with the setting and the value."""
+    """Convert a given value to the setting's kind.
+
+    Raises ConfigError, which names the setting and the value.
+    """
     try:
         return setting.kind.parse(said)
     except (TypeError, ValueError, OverflowError):  # int(infinity) raises OverflowError
@@ -96,7 +101,10 @@ def parse(setting: Setting[T], said: object) -> T:
 
 
 def read(setting: Setting[T], *, argument: object = None, environment: Mapping[str, str]) -> T:
-    """Return the value with the highest priority; raises ConfigError with the setting and the value."""
+    """Return the argument, else the environment's value, else the default.
+
+    Raises ConfigError, which names the setting and the value.
+    """
     for said in (argument, environment.get(setting.name)):
         if said is not None and said != "":
             return parse(setting, said)
@@ -116,7 +124,7 @@ def number(words: str, *, least: float = math.ulp(0.0), most: float = math.inf) 
 
 
 def whole(words: str, *, least: int) -> Kind[int]:
-    """Accept a whole number, ``least`` or more; 1e6 is whole, 1.5 is not."""
+    """Accept a whole number of ``least`` or more, also in the form 1e6."""
 
     def parse(said: Any) -> int:
         value = int(said) if isinstance(said, str) and said.strip().isdecimal() else float(said)
@@ -128,7 +136,7 @@ def whole(words: str, *, least: int) -> Kind[int]:
 
 
 def one_of(*names: str) -> Kind[str]:
-    """Accept one of a few words."""
+    """Accept one of ``names``."""
 
     def parse(said: object) -> str:
         if said not in names:
@@ -152,7 +160,7 @@ def _label(said: object) -> str:
 
 
 def _places(said: Any) -> tuple[str, ...]:
-    """Accept patterns of hosts and networks, and convert them to lower case."""
+    """Return patterns of hosts and networks in lower case; ValueError for a wrong network."""
     names = said.split(",") if isinstance(said, str) else list(said)
     patterns = tuple(str(name).strip().lower() for name in names if str(name).strip())
     for pattern in patterns:
@@ -166,7 +174,7 @@ def _path(said: Any) -> Path:
 
 
 def _path_topic_or_off(said: Any) -> Path | str | None:
-    """Accept a topic, which stays a text ``topic:NAME``, a path, or off."""
+    """Return a text ``topic:NAME`` for a topic, a path for a folder, and None for off."""
     text = str(said).strip()
     if text.lower() in _NO:
         return None

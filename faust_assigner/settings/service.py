@@ -1,4 +1,4 @@
-"""The settings of the assigner service; each is a flag of ``faust-assigner serve`` and a variable.
+"""The settings of the assigner service: flags of ``faust-assigner serve`` and their variables.
 
 ``page.py`` generates the table of docs/reference/service.md from these settings.
 """
@@ -83,7 +83,7 @@ _SECONDS: Final = replace(number("seconds above 0"), metavar="SECONDS")
 _OR_ZERO: Final = replace(number("0 or more seconds", least=0.0), metavar="SECONDS")
 _ONE: Final = replace(whole("a whole number above 0", least=1), metavar="COUNT")
 _REPLICAS: Final = replace(whole("0 or more", least=0), metavar="COUNT")
-#: The flag of a list may be repeated.
+#: The kinds of settings that are lists, so that their flags may be repeated.
 REPEATED: Final = (LIST, URLS, TOPICS)
 
 
@@ -93,7 +93,7 @@ def _environment(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """The settings of one instance: its addresses, its files, its store."""
+    """The settings of one instance of the service: its addresses, its files, its store."""
 
     bind: tuple[str, int] = declared(
         ADDRESS, ("127.0.0.1", 50051), "where consumers connect", shown="127.0.0.1:50051"
@@ -185,7 +185,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """The settings of one group. Raises ConfigError for a wrong value."""
+    """The settings of one group in the service. Raises ConfigError for a wrong value."""
 
     prefix: str = declared(_PREFIX, "/kafka-assigner/", "the prefix of all keys in etcd")
     consumer_ttl_s: float = declared(
@@ -228,7 +228,7 @@ class ServiceSettings:
         30.0,
         "after all consumers were gone: how long returned consumers wait for the remaining ones",
     )
-    #: Seconds between two comparisons of an instance's view with the store; no option of an operator.
+    #: Seconds between two comparisons of an instance's copy with the store. This is not an option.
     reconcile_s: float = 5.0
     topic_refresh_s: float = declared(
         _SECONDS,
@@ -254,7 +254,7 @@ class ServiceSettings:
 
     @property
     def pulse_s(self) -> float:
-        """Seconds between two pulses of a stream; consumers send heartbeats as often."""
+        """Seconds between two pulses of a stream, and between two heartbeats of a consumer."""
         return self.consumer_ttl_s / 9
 
     def __post_init__(self) -> None:
@@ -264,7 +264,8 @@ class ServiceSettings:
             raise ConfigError(f"reconcile_s must be above 0, got {self.reconcile_s!r}")
         for name in ("consumer", "leader"):
             ttl, every = getattr(self, f"{name}_ttl_s"), getattr(self, f"{name}_keepalive_s")
-            # After a failed keepalive a second must fit before the fence at two thirds of the TTL.
+            # The lease is given up at two thirds of the TTL. If one keepalive fails, the next
+            # keepalive must still be sent before this time.
             if not every < ttl * 2 / 3:
                 raise ConfigError(
                     f"{name}_keepalive_s must be below two thirds of "
@@ -277,7 +278,7 @@ BY_NAME: Final[dict[str, Setting[Any]]] = {
     **declared_in(ServiceSettings, _environment),
 }
 OPTIONS: Final = tuple(BY_NAME.values())
-#: The address and the token of an operator's commands.
+#: The service's address and the caller's token, for an operator's commands.
 AT: Final = Setting(_environment("at"), ADDRESS, ("127.0.0.1", 50051), "an instance of the service")
 TOKEN: Final = Setting(_environment("token"), TEXT, "", "the caller's token")
 

@@ -1,4 +1,4 @@
-"""All settings. ``page.py`` generates docs/reference/settings.md from this table."""
+"""The settings of workers, from which ``page.py`` generates docs/reference/settings.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from faust_assigner.settings.schema import (
     whole,
 )
 
-#: Kafka's default limit for a record is 1,048,588 bytes; the group's own fields need a part of the limit.
+#: Below Kafka's default limit of 1,048,588 bytes, because the record has further fields of the
+#: group.
 _RECORD_BYTES = 1_000_000
 _MIB = 1024 * 1024
 
@@ -278,7 +279,7 @@ CACHE: Final = Setting(
     is_keyword=False,
 )
 
-#: Every setting of this module, in the order of the page.
+#: Every setting of this module, in the order of the generated page.
 SETTINGS: Final[tuple[Setting[Any], ...]] = tuple(
     made for made in tuple(globals().values()) if isinstance(made, Setting)
 )

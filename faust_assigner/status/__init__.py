@@ -1,5 +1,6 @@
 """``faust-assigner status``: the current state of a group, from its coordinator and its workers.
 
-``described`` decodes the group, ``asking`` queries the workers, and ``collect`` does both. ``build``
-makes a typed report of the answers, without I/O; ``render`` prints the report.
+``described`` decodes the coordinator's description of the group, and ``asking`` queries the
+workers; ``collect`` uses both. ``build`` makes a report of the answers, without I/O. ``render``
+formats the report for a terminal.
 """

@@ -1,4 +1,4 @@
-"""Queries all workers concurrently; each has the same time limit, and each gets an outcome."""
+"""Queries all workers concurrently, with the same time limit, and returns an outcome for each."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from faust_assigner.wire.worker_status import (
     decode_status,
 )
 
-#: File descriptors besides the workers' sockets: Kafka's, files, the terminal.
+#: File descriptors for other uses than workers' sockets: Kafka's sockets, files, the terminal.
 _OTHER_FILES = 64
 
 T = TypeVar("T")
 
 
 async def ask_status(urls: Iterable[str], *, deadline_s: float) -> dict[str, Heard]:
-    """Return each worker's own status."""
+    """Return the outcome of asking each worker for its status, by URL."""
     found = await _ask_all(urls, STATUS_PATH, deadline_s=deadline_s)
     return {
         url: said if isinstance(said, Heard) else _read(url, said) for url, said in found.items()
@@ -151,13 +151,13 @@ async def _ask(
 
 
 def _reason(error: Exception) -> str:
-    """Return the operating system's message only."""
+    """Return only the operating system's message, if the error contains one."""
     inner = getattr(error, "os_error", None)
     return str(getattr(inner, "strerror", None) or inner or error)
 
 
 def _allow_sockets(count: int) -> None:
-    """Raise the process's limit of open files if a thousand workers would exceed it."""
+    """Raise the process's limit of open files if ``count`` sockets would exceed the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,7 @@
-"""Builds the report of a look. No I/O; takes a second for 1,000 members (``benchmarks/status.py``)."""
+"""Builds the report of a look, without I/O.
+
+Cost: one second for 1,000 members (``benchmarks/status.py``).
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,10 @@ def build(evidence: Evidence) -> Report:
 
 
 def _rounds(evidence: Evidence, views: Sequence[View]) -> str:
-    """Return the kind of the last round by its protocol; during a round, by the workers' offers."""
+    """Return ``cooperative``, ``eager`` or ``unknown``: the kind of the last round by its protocol.
+
+    During a round, the result is the kind that the workers that answered support.
+    """
     if evidence.group.is_settled:
         return "cooperative" if evidence.group.protocol == join.COOPERATIVE else "eager"
     known = [view.kind for view in views if view.status is not None]
@@ -67,7 +73,7 @@ def _rounds(evidence: Evidence, views: Sequence[View]) -> str:
 
 
 def _copies(views: Sequence[View], ends: Mapping[Place, int]) -> dict[Place, tuple[Copy, ...]]:
-    """Return changelog partition -> its copies, by member."""
+    """Return the copies of each changelog partition, in the order of ``views``."""
     found: defaultdict[Place, list[Copy]] = defaultdict(list)
     for view in views:
         status = view.status
@@ -144,7 +150,7 @@ def _partitions(
 
 
 def changelogs_of(evidence: Evidence, views: Sequence[View]) -> frozenset[str]:
-    """Return topics behind tables, from members' metadata; for stock members by Faust's names."""
+    """Return the changelog topics, from members' metadata and by Faust's naming convention."""
     prefix, found = f"{evidence.group.group_id}-", set[str]()
     for view in views:
         if view.member.said is not None and view.member.said.is_ours:
@@ -185,7 +191,10 @@ def _compared(status: WorkerStatus) -> Iterator[tuple[str, str]]:
 
 
 def _decision(views: Sequence[View]) -> Decision | None:
-    """Return the newest decision known to any member; the leader's own answer has most details."""
+    """Return the newest decision in the members' answers.
+
+    The leader's own answer is preferred, because it has more details.
+    """
     told = [
         (answer.generation, answer.decision_id, answer.outcome, view)
         for view in views
@@ -242,7 +251,7 @@ def _totals(
 
 
 def _problems(evidence: Evidence, views: Sequence[View]) -> Iterator[str]:
-    """Yield sentences about the limits of the report itself."""
+    """Yield a sentence for each part of the report that is missing or unreadable."""
     for view in views:
         if view.member.problem:
             yield f"{view.name}: {view.member.problem}"

@@ -30,7 +30,7 @@ from faust_assigner.status.ledgers import LEDGER_PAGES, read_ledgers
 from faust_assigner.status.report import NOT_ASKED
 from faust_assigner.wire.worker_status import Peer, RoundTold
 
-#: The retries of a coordinator that loads or moves, and the delay between them in seconds.
+#: The attempts while the coordinator loads or moves, and the delay between them in seconds.
 TRIES, BETWEEN_S = 5, 0.3
 #: The number of threads that resolve host names.
 MOST_LOOKUPS = 128
@@ -42,12 +42,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """The target of a look.
+    """The group to look at, and the ways to its workers.
 
-    ``connection`` are aiokafka's keywords. ``workers`` are URLs to query besides the members';
-    ``web_port`` is tried on the members' hosts while the group hides URLs, None for no attempt.
-    ``patterns`` are the allowed URLs (``FAUST_ASSIGNER_URLS``); ``deadline_s`` applies to
-    each worker.
+    ``connection`` has aiokafka's keywords. ``workers`` are further URLs to query. While the
+    coordinator hides URLs, ``web_port`` is tried on the members' hosts; None for no attempt.
+    ``patterns`` are the allowed URLs (``FAUST_ASSIGNER_URLS``); ``deadline_s`` applies to each
+    worker.
     """
 
     connection: Mapping[str, object]
@@ -59,7 +59,7 @@ class Where:
 
 
 class Looks:
-    """Repeated looks at a group over one connection; remembers the workers' URLs."""
+    """Looks at a group repeatedly, over one connection, and remembers the workers' URLs."""
 
     def __init__(self, where: Where, clock: Callable[[], float]) -> None:
         self._where, self._clock = where, clock
@@ -87,7 +87,8 @@ class Looks:
     async def look(self) -> Evidence:
         """Collect the current data of the group.
 
-        Raises :class:`GroupNotFound`; :class:`TryAgain` if the coordinator or every broker is silent.
+        Raises :class:`GroupNotFound` if the cluster has no such group, and :class:`TryAgain` if the
+        coordinator or every broker is silent.
         """
         group, committed = await _in_time(self._group(), GROUP_S, "the group's coordinator")
         evidence = Evidence(
@@ -99,7 +100,7 @@ class Looks:
                 self._ask(group, wanted | replaced_urls(group)),
                 self._ends(_topics(evidence)),
             )
-            # A replaced process should have ended: only its answer is evidence.
+            # A replaced process should have ended, so its silence is not reported.
             shown = {u: one for u, one in heard.items() if u in wanted or one.status is not None}
             evidence = replace(evidence, heard=shown)
         else:
@@ -162,7 +163,7 @@ class Looks:
     # -- the workers
 
     async def _ask(self, group: DescribedGroup, urls: Iterable[str]) -> dict[str, Heard]:
-        """Query the workers at ``urls``; the given workers need no permission."""
+        """Query the workers at ``urls``. The URLs of ``Where.workers`` are always allowed."""
         own = URL(_url_at(group.coordinator.rpartition(":")[0]) or "http://localhost")
         found: dict[str, Heard] = {}
         wanted = set[str]()
@@ -175,9 +176,10 @@ class Looks:
         return found | await ask_status(wanted, deadline_s=self._where.deadline_s)
 
     async def _search(self, evidence: Evidence) -> Evidence:
-        """Search for workers during a rebalance: the group hides URLs, but any worker knows all of them.
+        """Search for workers during a rebalance.
 
-        The search tries the given workers, the workers of earlier looks, and the members' hosts.
+        Each worker has the URLs of all members. Tries the workers of ``Where`` and of earlier
+        looks, and the members' hosts.
         """
         group, deadline_s = evidence.group, self._where.deadline_s
         guesses = {
@@ -195,7 +197,7 @@ class Looks:
         if ours:
             peers = max(ours, key=lambda one: one.generation).peers
         heard |= await self._ask(group, {peer.url for peer in peers} - heard.keys())
-        # A silent guessed URL is no evidence about a worker.
+        # The silence of a guessed URL is not reported: possibly no worker has this URL.
         shown = known | {peer.url for peer in peers}
         return replace(
             evidence,
@@ -216,7 +218,7 @@ class Looks:
     # -- the brokers
 
     async def _ends(self, topics: frozenset[str]) -> tuple[dict[Place, int], tuple[str, ...]]:
-        """Return the end offsets; a missing offset is reported in a sentence."""
+        """Return the end offsets, or a sentence with the reason why they are unknown."""
         deadline_s = max(self._where.deadline_s, 1.0) * 2
         try:
             return await asyncio.wait_for(self._end_offsets(topics), deadline_s), ()
@@ -230,7 +232,7 @@ class Looks:
             return {}
         if self._consumer is None:
             self._consumer = await _started(AIOKafkaConsumer(**self._where.connection))
-        # A deleted topic would use up the whole time limit, so only existing topics are queried.
+        # Only existing topics are queried: a deleted topic would use up the time limit.
         cluster = await self._consumer._client.fetch_all_metadata()
         wanted = [
             TopicPartition(topic, number)
@@ -263,7 +265,7 @@ def _check(group: DescribedGroup) -> None:
 
 
 def _url_at(host: str, port: int | None = None) -> str:
-    """Return the URL of a host as brokers report it; "" for a text that is no host."""
+    """Return the URL of a host; "" if ``host`` is not a valid host."""
     try:
         return str(URL.build(scheme="http", host=host, port=port)) if host else ""
     except ValueError:
@@ -278,7 +280,7 @@ def _allowed(url: str, own: URL, patterns: Sequence[str]) -> bool:
 
 
 def _topics(evidence: Evidence) -> frozenset[str]:
-    """Return the members' subscriptions or, if hidden, their assigned or committed topics."""
+    """Return the topics in subscriptions, in committed offsets and in workers' answers."""
     found = {topic for topic, _ in evidence.committed}
     for member in evidence.group.members:
         found |= member.topics

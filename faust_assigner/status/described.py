@@ -30,7 +30,8 @@ COOPERATIVE, EAGER, STOCK, STRANGER, UNKNOWN = (
     "not Faust",
     "unknown",
 )
-#: The limit of the partitions and copies in a member's assignment: each becomes a row of the report.
+#: The most partitions and copies in a member's assignment, because each becomes a row of the
+#: report.
 MOST_PARTITIONS = 200_000
 #: The state in which a coordinator shows metadata and assignments.
 STABLE = "Stable"
@@ -40,7 +41,8 @@ STABLE = "Stable"
 class DescribedMember:
     """A member. ``said`` is its metadata from the join, ``given`` the leader's answer.
 
-    Both are None during a rebalance, and if unreadable; then ``problem`` has the reason.
+    Both are None during a rebalance. One of them is None if it is unreadable; ``problem`` then has
+    the reason.
     ``record_bytes`` is the member's part of the group's record.
     """
 
@@ -56,7 +58,7 @@ class DescribedMember:
 
     @property
     def kind(self) -> str:
-        """One of the kinds above."""
+        """The member's kind: ``COOPERATIVE``, ``EAGER``, ``STOCK``, ``STRANGER`` or ``UNKNOWN``."""
         if self.said is None:
             return STRANGER if self.problem else UNKNOWN
         if not self.said.is_ours:
@@ -65,19 +67,25 @@ class DescribedMember:
 
     @property
     def url(self) -> str:
-        """The advertised URL of its web server; "" if unknown."""
+        """The URL that the member advertises for its web server; "" if unknown."""
         return "" if self.said is None else self.said.url
 
     @property
     def actives(self) -> Claims:
-        """The owned partitions; of a global table's changelog, the partitions that the member writes."""
+        """The owned partitions.
+
+        Of a global table's changelog, these are the partitions that the member writes.
+        """
         if self.given is None:
             return {}
         return own_topics({} if self.said is None else self.said.globals_, self.given)
 
     @property
     def copies(self) -> Claims:
-        """The copied partitions, warm-ups included; global tables are on every member and left out."""
+        """The copied partitions, including warm-ups.
+
+        Global tables are left out, because every member has a copy of them.
+        """
         if self.given is None:
             return {}
         everywhere = {} if self.said is None else self.said.globals_
@@ -86,7 +94,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedGroup:
-    """A group. ``protocol`` is the protocol of the last round, "" during a round."""
+    """A group. ``protocol`` is the protocol name of the last round, "" during a round."""
 
     group_id: str
     state: str
@@ -102,12 +110,18 @@ class DescribedGroup:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a round hides the members' metadata and assignments; an empty group has no members."""
+        """Whether a round is in progress, which hides metadata and assignments.
+
+        False for a group without members.
+        """
         return not self.is_settled and bool(self.members)
 
 
 def decode_group(group: Any, *, coordinator: str = "") -> DescribedGroup:
-    """Decode the coordinator's description of a group. Members' bytes never raise."""
+    """Decode the coordinator's description of a group.
+
+    Does not raise for a member's unreadable bytes; the member's ``problem`` then has the reason.
+    """
     memo: join.Memo = {}
     settled = group.group_state == STABLE
     return DescribedGroup(
@@ -134,7 +148,7 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
     found: dict[str, Any] = {
         "member_id": printable(member.member_id),
         "client_id": printable(member.client_id),
-        # Kafka's brokers report /10.0.0.3.
+        # Kafka's brokers write a slash before the address, as in /10.0.0.3.
         "address": printable(member.client_host).removeprefix("/"),
         "instance_id": instance_id if instance_id is None else printable(instance_id),
         "record_bytes": len(metadata) + len(assignment) + 2 * len(member.member_id) + 150,
@@ -146,7 +160,7 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
         topics = frozenset(topic for topic in said.subscription if topic is not None)
         found["topics"] = topics
         found["said"] = join.decode_join(said.user_data, topics, memo=memo)
-    except Exception as error:  # refused, or not a consumer's metadata
+    except Exception as error:  # refused by our decoder, or not a consumer's metadata
         found["problem"] = printable(f"its metadata is unreadable: {error}")
     try:
         if assignment:
@@ -158,7 +172,10 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
 
 
 def _bounded(answer: Answer) -> Answer:
-    """Return the answer; a run of a few bytes may name two thousand million partitions."""
+    """Return the answer. Raises MetadataRefused above ``MOST_PARTITIONS``.
+
+    A run of a few bytes may claim two thousand million partitions.
+    """
     claims = answer.actives, answer.standbys, answer.writes, answer.awaited, answer.promised
     count = sum(runs.size for one in claims for runs in one.values())
     if count > MOST_PARTITIONS:
@@ -167,9 +184,10 @@ def _bounded(answer: Answer) -> Answer:
 
 
 def replaced_urls(group: DescribedGroup) -> frozenset[str]:
-    """Return the last round's URLs of instance ids whose member has a different URL now.
+    """Return the URLs of static members in the last round that now have a different URL.
 
-    A process that joins with a used instance id replaces the former process without a round (KIP-345).
+    A process that joins with a used instance id replaces the former process without a round
+    (KIP-345).
     """
     given = [member.given for member in group.members if member.given is not None]
     newest = max(given, key=lambda answer: answer.generation, default=None)
@@ -177,7 +195,7 @@ def replaced_urls(group: DescribedGroup) -> frozenset[str]:
         return frozenset()
     try:
         directory = read_directory(newest.directory)
-    except MetadataRefused:  # lags and members are known without it
+    except MetadataRefused:  # lags and members are known without the directory
         return frozenset()
     now = {member.instance_id: member.url for member in group.members if member.url}
     before = zip(directory.instances, directory.urls, strict=False)

@@ -14,7 +14,10 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """The outcome of querying a URL: a word of :mod:`faust_assigner.status.report`, and the reason."""
+    """The outcome of querying a URL.
+
+    ``answer`` is a word of :mod:`faust_assigner.status.report`, and ``detail`` is the reason.
+    """
 
     answer: str
     detail: str = ""
@@ -25,8 +28,9 @@ class Heard:
 class Evidence:
     """One look at a group.
 
-    ``heard`` is by URL. ``peers`` are the members of the last round from a worker, queried only
-    during a rebalance. ``urls`` maps member ids to URLs from earlier looks.
+    ``heard`` has the outcomes by URL. ``peers`` are the members of the last round, as a worker
+    lists them; workers are asked for this list only during a rebalance. ``urls`` maps member ids to
+    URLs from earlier looks.
     ``committed`` and ``ends`` are offsets; ``problems`` are sentences about missing data.
     ``taken_at`` is in seconds since 1970.
     """

@@ -1,4 +1,4 @@
-"""The ledgers of a group: read from the workers that answered, and from the workers' ledger topics."""
+"""Reads the ledgers of a group from the workers that answered, and from their ledger topics."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from faust_assigner.status.asking import ask_ledgers
 from faust_assigner.status.evidence import Evidence
 from faust_assigner.wire.documents import printable
 
-#: The number of pages read from each worker's ledger, about a MiB each.
+#: The most pages that are read from each worker's ledger; a page has about one MiB.
 LEDGER_PAGES = 64
-#: The number of records per page from a ledger topic, and the time limit in seconds.
+#: The records of a ledger topic that count as a page, and the time limit for a topic in seconds.
 RECORDS_A_PAGE, TOPIC_S = 65_536, 60.0
 
 
@@ -25,8 +25,8 @@ async def read_ledgers(
 ) -> tuple[list[bytes], tuple[str, ...]]:
     """Return the distinct lines of all workers' ledgers, and sentences about missing ledgers.
 
-    Besides the workers, the workers' ledger topics are read: they have the rows of departed
-    workers and of earlier processes. ``deadline_s`` applies to each worker.
+    The ledger topics also have the rows of departed workers and of earlier processes.
+    ``deadline_s`` applies to each worker.
     """
     answered = [url for url, one in evidence.heard.items() if one.status is not None]
     told = await ask_ledgers(answered, deadline_s=deadline_s, most_pages=most_pages)

@@ -40,7 +40,7 @@ def reports_of(
 
 
 def _unusual(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
-    """Return member -> its settings that differ from the largest set of equal workers."""
+    """Return for each member the settings whose values differ from the most frequent value."""
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for difference in differences:
         usual = max(difference.values, key=lambda value: (len(difference.values[value]), value))

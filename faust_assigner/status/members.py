@@ -21,15 +21,16 @@ from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, OTHER, SILENT, UNREACHABLE, Numbers
 from faust_assigner.wire.worker_status import Peer, TableStatus, WorkerStatus
 
-#: The number of names in a sentence; further names are counted.
+#: The most names in a list; further names are only counted.
 MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A member with all findings about it.
+    """A member with the data about it from the coordinator, its own worker, and other workers.
 
-    The coordinator's data has priority over the worker's own, and the worker's over a peer's.
+    The coordinator's data has priority over the worker's answer, and the worker's answer over the
+    list of members from a different worker (``peer``).
     """
 
     member: DescribedMember
@@ -60,7 +61,7 @@ class View:
 
     @property
     def does_answer(self) -> bool:
-        """Whether this very worker answered."""
+        """Whether this worker answered, and not another process at its URL."""
         return self.heard.answer == ANSWERED
 
     @property
@@ -70,19 +71,19 @@ class View:
 
     @property
     def kind(self) -> str:
-        """The kind of the member; from its own answer if the coordinator hides it."""
+        """The member's kind; from the worker's answer if the coordinator hides the metadata."""
         if self.member.kind == UNKNOWN and self.status is not None:
             return COOPERATIVE if self.status.is_cooperative else EAGER
         return self.member.kind
 
     @property
     def instance_id(self) -> str | None:
-        """The name of a static member."""
+        """The instance id of a static member, else None."""
         return self.member.instance_id or (self.peer.instance_id if self.peer else None)
 
     @cached_property
     def actives(self) -> Numbers:
-        """The owned partitions."""
+        """The partitions that the member owns."""
         if self.member.given is not None:
             return numbers_of(self.member.actives)
         if self.status is not None:
@@ -92,14 +93,14 @@ class View:
 
     @cached_property
     def warmups(self) -> Numbers:
-        """The copies whose task moves here once they have caught up."""
+        """The copies whose tasks move to this member once the copies have caught up."""
         if self.member.given is not None:
             return numbers_of(self.member.given.awaited)
         return {} if self.status is None else self.status.awaited
 
     @cached_property
     def standbys(self) -> Numbers:
-        """The other copies."""
+        """The member's copies without the warm-ups."""
         copies: Numbers = {}
         if self.member.given is not None:
             copies = numbers_of(self.member.copies)
@@ -146,7 +147,7 @@ def views_of(evidence: Evidence) -> tuple[View, ...]:
 def _unidentified(evidence: Evidence, shown: Collection[str]) -> Iterator[View]:
     """Yield silent workers of the last round whose member ids are unknown.
 
-    During a rebalance the coordinator does not reveal the mapping of these workers to members.
+    During a rebalance the coordinator does not show which member runs at which URL.
     """
     for peer in () if evidence.group.is_settled else evidence.peers:
         heard = evidence.heard.get(peer.url)
@@ -158,7 +159,10 @@ def _unidentified(evidence: Evidence, shown: Collection[str]) -> Iterator[View]:
 def _heard(
     evidence: Evidence, member: DescribedMember, url: str, by_id: Mapping[str, str]
 ) -> Heard:
-    """Return the answer of this very member; one of several members with a shared URL gave the answer."""
+    """Return the answer of this member.
+
+    If several members have this URL, the answer comes from only one of them.
+    """
     if member.member_id in by_id:
         return evidence.heard[by_id[member.member_id]]
     heard = evidence.heard.get(url)
@@ -177,9 +181,10 @@ def _heard(
 def _guessed(
     members: Sequence[DescribedMember], urls: Mapping[str, str], evidence: Evidence
 ) -> dict[str, str]:
-    """Guess the URLs of silent members while the coordinator hides them. Cost: O(members).
+    """Guess the URLs of silent members while the coordinator hides the URLs. Cost: O(members).
 
-    A peer belongs to the member with its instance id, else with its host, else to the only remaining member.
+    A peer belongs to the member with the same instance id, else to the member on the same host,
+    else to the only remaining member.
     """
     found, known = dict(urls), {*urls.values()}
     free = {peer.url: peer for peer in evidence.peers if peer.url not in known}
@@ -225,9 +230,10 @@ def host_of(url: str) -> str:
 
 
 def _named(views: Sequence[View]) -> list[View]:
-    """Give each member a unique name: instance id, else the URL's host, its host and port, the member id.
+    """Give each member a unique name.
 
-    The name does not depend on the worker's answer.
+    The name is the first of these that is unique: the instance id, the URL's host, the URL's host
+    and port, the member id. The name does not depend on the worker's answer.
     """
     found: dict[str, View] = {}
     open_ = list(views)

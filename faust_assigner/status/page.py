@@ -33,12 +33,12 @@ def schema() -> dict[str, Any]:
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the text of the page."""
     return HEAD + tables(schema())
 
 
 def tables(document: Mapping[str, Any]) -> str:
-    """Return a section with a table of a JSON Schema's own keys, and a table per definition."""
+    """Return a section for a JSON Schema's top level, and one for each of its definitions."""
     parts = [*_table("The report", document)]
     for name, definition in document["$defs"].items():
         if "properties" in definition:
@@ -67,7 +67,7 @@ def _type(kind: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the page."""
+    """Write the page to the file in ``arguments``."""
     Path(arguments[0]).write_text(page(), encoding="utf-8")
 
 

@@ -37,7 +37,10 @@ from faust_assigner.status.words import (
 def render(
     report: Report, *, with_partitions: bool = False, rows: int | None = None
 ) -> RenderableType:
-    """Render the whole report; at most ``rows`` members, the ones in trouble first."""
+    """Render the whole report.
+
+    ``rows`` limits the number of members; members in trouble then come first.
+    """
     parts: list[RenderableType] = [*_head(report), Text()]
     parts += _members(report, rows)
     if with_partitions:
@@ -149,7 +152,7 @@ def _name(member: MemberReport) -> Text:
 
 
 def _rank(member: MemberReport) -> int:
-    """Sort key: the worst first."""
+    """Return a sort key by which the members with the worst state come first."""
     if member.answer not in (ANSWERED, NOT_ASKED):
         return 0
     return (
@@ -179,7 +182,7 @@ _COLUMNS: Mapping[str, Callable[[MemberReport], str]] = {
 
 
 def _columns(members: Sequence[MemberReport]) -> tuple[list[str], list[str]]:
-    """Return the common properties of all members in words, and the columns that differ."""
+    """Return texts for properties that all members share, and the columns that differ."""
     alike, differ = [], []
     for name, cell in _COLUMNS.items():
         values = {cell(member) for member in members}

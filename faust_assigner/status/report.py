@@ -1,4 +1,4 @@
-"""The report of ``faust-assigner status``; ``schema.json`` beside this file describes its JSON."""
+"""The report of ``faust-assigner status``. ``schema.json`` beside this file describes its JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSION = 1
 #: Topic -> partition numbers, ascending.
 Numbers = Mapping[str, tuple[int, ...]]
 
-#: The outcome of querying a worker: the report's words with their meanings.
+#: The outcomes of querying a worker, as words in the report.
 ANSWERED, SILENT, UNREACHABLE, OTHER, UNREADABLE, NOT_ASKED = (
     "answered",
     "silent",
@@ -26,9 +26,9 @@ ANSWERED, SILENT, UNREACHABLE, OTHER, UNREADABLE, NOT_ASKED = (
 class Decision:
     """The last round: its leader, time, reason, and results.
 
-    ``leader`` is a member's name, None if the leader has left or is unknown.
-    ``completes`` is the trigger of an unfinished earlier round, else "". ``joined``
-    and ``left`` are URLs; only the leader knows them. ``at`` is in seconds since 1970.
+    ``leader`` is a member's name, None if the leader has left or is unknown. ``completes`` is the
+    trigger of the first round if this round is the second of two, else "". ``joined`` and ``left``
+    are URLs; they are empty unless the leader reported the round. ``at`` is in seconds since 1970.
     """
 
     decision_id: str
@@ -56,7 +56,7 @@ class Standstill:
     seconds: float
 
 
-# A report has tens of thousands of copies and partitions; creating frozen objects takes three times as long.
+# Not frozen: a report has tens of thousands of copies, and frozen objects take three times as long.
 @dataclass(kw_only=True)
 class Copy:
     """A standby or warm-up of a changelog partition.
@@ -91,9 +91,10 @@ class Partition:
 class MemberReport:
     """A member. ``name`` is unique in the report.
 
-    ``answer`` is one of the words above, ``detail`` the reason. ``lag`` is the sum over its
-    source partitions, ``standby_lag`` and ``warmup_lag`` the sums over its copies, in records; None
-    if no part is known. ``settings`` are the settings that differ from most workers.
+    ``answer`` is an outcome such as ``ANSWERED``, and ``detail`` is its reason. ``lag`` is the sum
+    over the member's source partitions; ``standby_lag`` and ``warmup_lag`` are the sums over its
+    copies. These lags are in records, None if no partition's lag is known. ``settings`` has the
+    settings whose values most workers do not have.
     """
 
     name: str
@@ -141,7 +142,10 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A setting or version that differs between workers: value -> names of its members."""
+    """A setting or version that differs between workers.
+
+    ``values`` maps each value to the names of the members with this value.
+    """
 
     name: str
     values: Mapping[str, tuple[str, ...]]
@@ -165,7 +169,7 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A group at one moment, ``taken_at`` in seconds since 1970.
+    """A group at the time ``taken_at``, in seconds since 1970.
 
     ``rounds`` is ``cooperative``, ``eager`` (a rebalance stops all workers) or ``unknown``. ``problems`` are
     sentences about missing data.

@@ -1,4 +1,4 @@
-"""Saved looks at a group, to show the group after its end.
+"""Reads saved looks at a group, to show the group on another machine or after its end.
 
 Each line is an object from ``faust-assigner status --json``, or a worker's answer at
 ``/assignor/rounds``, in any order.
@@ -17,13 +17,13 @@ from faust_assigner.wire.bounded import read_json
 from faust_assigner.wire.documents import of_json
 from faust_assigner.wire.worker_status import Rounds, RoundTold
 
-#: The size limit of a line.
+#: The size limit of a line, in bytes.
 LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """A file's looks at one group, oldest first and at least one; and rounds from workers."""
+    """The content of a file: at least one look at a group, oldest first, and workers' rounds."""
 
     looks: tuple[Report, ...]
     rounds: tuple[RoundTold, ...] = ()

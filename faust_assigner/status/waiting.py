@@ -1,4 +1,4 @@
-"""The waits in a group: rounds, warm-ups, hand-overs, partitions that stand still. No I/O."""
+"""Finds the waits in a group: rounds, warm-ups, hand-overs, partitions that stand still. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.status.members import View, owners_of
 from faust_assigner.status.report import Copy, Waiting
 from faust_assigner.wire.worker_status import REASONS
 
-#: Standstills that every rebalance causes, without a separate line.
+#: The settings whose values are the time limits in the texts of waits.
 _SESSION = "broker_session_timeout"
 _REBALANCE = "broker_rebalance_timeout"
 

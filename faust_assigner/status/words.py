@@ -1,4 +1,4 @@
-"""Numbers, durations, rounds and the states of members as words, for terminals and pages."""
+"""Formats numbers, durations, rounds and members' states as text, for terminals and pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.status.report import (
 
 #: Stands for an unknown or missing value.
 NOTHING = "-"
-#: The number of names in a list; further names are counted.
+#: The most names in a list; further names are only counted.
 MOST_NAMED = 4
 #: Trigger of a round -> the reason as text.
 TRIGGERS: Mapping[str, str] = {
@@ -26,12 +26,12 @@ TRIGGERS: Mapping[str, str] = {
     "partitions": "topics got other partition counts",
     "rejoin": "a member requested it",
 }
-#: Seconds of a unit from a minute on -> its sign, the seconds of the next smaller unit, and the sign of that.
+#: For each unit from a minute on: its seconds and sign; seconds and sign of the next smaller unit.
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 def names_of(report: Report) -> dict[str, str]:
-    """Return URL of a member -> its name."""
+    """Return the name of each member by its URL."""
     return {member.url.rstrip("/"): member.name for member in report.members if member.url}
 
 
@@ -45,7 +45,7 @@ def named(decision: Decision, names: Mapping[str, str]) -> Decision:
 
 
 def why(decision: Decision) -> str:
-    """Return the reason of a round, with joined or left members as far as the leader named them."""
+    """Return the reason of a round, with the joined or left members if the leader reported them."""
     named = {"join": decision.joined, "leave": decision.left}
     reasons = []
     for trigger in (decision.completes or decision.trigger).split("+"):

@@ -1,1 +1,1 @@
-"""Test tools for app authors and this package: real servers, wire helpers, simulators."""
+"""Test tools for app authors and this package: a pytest plugin, fleets of workers, servers."""

@@ -33,7 +33,7 @@ SETTINGS: Mapping[str, object] = {
     "consumer_auto_offset_reset": "earliest",
     "table_cleanup_interval": 1.0,
 }
-#: Our setting: copies warm up however short a table is, as in production with long tables.
+#: With these settings small tables get warm-ups, as large tables do in production.
 ENVIRONMENT: Mapping[str, str] = {
     ACCEPTABLE_FROM_NOTHING.name: "0",
     FOLLOW_UP_S.name: "1",
@@ -42,7 +42,7 @@ _importing = threading.Lock()
 
 
 class AppNotFound(FaustAssignerError):
-    """The test names no Faust app; the message has the searched name and the available names."""
+    """Raised if the test's app does not exist; the message has the names of existing apps."""
 
 
 def settings_of(
@@ -64,7 +64,7 @@ def settings_of(
 
 @contextlib.contextmanager
 def configured(settings: Mapping[str, object]) -> Iterator[None]:
-    """Give ``settings`` to apps that are configured meanwhile, whatever their own settings."""
+    """Override the settings of all apps that are configured during the block."""
 
     def configure(app: AppT, conf: Any, **_: object) -> None:
         for name, value in settings.items():
@@ -79,7 +79,7 @@ def configured(settings: Mapping[str, object]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def environment() -> Iterator[None]:
-    """Set the unset variables of ``ENVIRONMENT`` for the duration of the block."""
+    """Set the variables of ``ENVIRONMENT`` during the block, unless they are already set."""
     added = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -90,7 +90,10 @@ def environment() -> Iterator[None]:
 
 
 def check(source: AppSource) -> None:
-    """Raise AppNotFound if the module of a path does not exist; imports only its packages."""
+    """Raise AppNotFound if the module of a path does not exist.
+
+    Imports only the packages that contain the module, not the module.
+    """
     if not isinstance(source, str):
         return
     module, _, _ = source.partition(":")
@@ -106,7 +109,7 @@ def check(source: AppSource) -> None:
 
 
 def load(source: AppSource) -> Any:
-    """Return the app: a path is imported as ``faust -A`` does. Raises AppNotFound."""
+    """Return the app of ``source``; import a path as ``faust -A`` does. Raises AppNotFound."""
     if not isinstance(source, str):
         return _checked(source(), f"{getattr(source, '__qualname__', source)}()")
     check(source)
@@ -115,9 +118,10 @@ def load(source: AppSource) -> Any:
 
 
 def load_copy(source: AppSource) -> Any:
-    """Return a new app each time: the modules of the app's package are executed again, beside those in use.
+    """Return a new app: execute the modules of the app's package again.
 
-    An app can run only once in a process. The test's own imports keep the earlier modules.
+    An app can run only once in a process, so each worker needs its own copy. The test's own imports
+    keep the earlier modules.
     """
     if not isinstance(source, str):
         return load(source)
@@ -149,7 +153,11 @@ def _is_code(name: str) -> bool:
 
 
 def _take_out(name: str) -> ModuleType:
-    """Forget a module; its package's attribute would satisfy ``from package import module``, too."""
+    """Remove a module from ``sys.modules`` and from its package.
+
+    Otherwise ``from package import module`` would find the old module in the package's
+    attribute.
+    """
     module = sys.modules.pop(name)
     package, _, last = name.rpartition(".")
     if getattr(sys.modules.get(package), last, None) is module:

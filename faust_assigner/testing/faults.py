@@ -1,6 +1,6 @@
-"""Faults of single clients, by client id: killed, stalled, or with a lost response.
+"""Faults for single clients of a broker, by client id: cut off, stalled, or a lost response.
 
-:func:`with_faults` gives a broker connections that check the faults before each read and write.
+:func:`with_faults` makes a broker's connections check these faults before each read and write.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from faust_assigner.broker.security.listeners import Listener
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.wire import RequestHeader
 
-CLIENT_ID_AT = 12  # its position in a request: after size, key, version and correlation id
+CLIENT_ID_AT = 12  # bytes before the client id in a request: size, key, version and correlation id
 
 
 class Faults:
-    """The faults by client. Use on the broker's event loop only."""
+    """The faults by client id. Only the broker's event loop may use this object."""
 
     def __init__(self) -> None:
         self.dead: set[str] = set()
@@ -26,7 +26,7 @@ class Faults:
         self.lost = 0  # the number of lost responses so far
 
     def kill(self, client_id: str) -> None:
-        """Cut a client off: no request of the client is read and no response is sent."""
+        """Cut a client off: the broker reads no request of the client and sends no response."""
         self.dead.add(client_id)
 
     def stall(self, client_id: str) -> None:
@@ -34,16 +34,19 @@ class Faults:
         self.stalled.setdefault(client_id, [])
 
     def resume(self, client_id: str) -> None:
-        """Serve the held requests."""
+        """Serve the client's held requests."""
         for connection in self.stalled.pop(client_id, ()):
             connection.take_what_waited()
 
     def lose(self, client_id: str, api_key: int | None = None, times: int = 1) -> None:
-        """Apply the client's next request (of that API), and break the connection instead of answering."""
+        """Apply the client's next ``times`` requests, but close the connection before the response.
+
+        With ``api_key`` only requests of this API count.
+        """
         self._losses.append(_Loss(client_id, api_key, times))
 
     def loses(self, client_id: str, api_key: int) -> bool:
-        """Return whether this response must be lost."""
+        """Return whether the response to this client and API must be lost, and count the loss."""
         for loss in self._losses:
             if loss.client_id == client_id and loss.api_key in (None, api_key):
                 loss.times -= 1
@@ -62,7 +65,7 @@ class _Loss:
 
 
 class FaultyConnection(Connection):
-    """A connection with faults."""
+    """A connection of the broker that applies ``faults`` to its client."""
 
     faults: Faults
 
@@ -73,7 +76,7 @@ class FaultyConnection(Connection):
         self._first = b""
 
     def data_received(self, data: bytes) -> None:
-        """Process received data: now, later or never."""
+        """Process received data: at once, later (stalled client) or never (cut-off client)."""
         if self._client_id is None:
             self._first += data
             self._client_id = _client_id(self._first)
@@ -89,13 +92,13 @@ class FaultyConnection(Connection):
         self._waiting += data
 
     def take_what_waited(self) -> None:
-        """End the stall of the client."""
+        """Process the data that arrived while the client was stalled."""
         waiting, self._waiting = self._waiting, b""
         if waiting and not self.is_closing:
             super().data_received(waiting)
 
     def _serve_again(self, frame: bytes) -> bool:
-        """Decode every request before its answer: each response may be a lost one."""
+        """Return False, so that every request is decoded: its response may have to be lost."""
         return False
 
     def _respond(self, header: RequestHeader, outcome: object) -> None:
@@ -115,5 +118,5 @@ def _client_id(data: bytes) -> str | None:
 
 
 def with_faults(server: BrokerServer, faults: Faults) -> None:
-    """Apply these faults to the server's new connections."""
+    """Make the server's new connections apply ``faults``."""
     server.connection_type = type("Connection", (FaultyConnection,), {"faults": faults})

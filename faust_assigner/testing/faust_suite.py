@@ -2,8 +2,9 @@
 
     pytest -p faust_assigner.testing.faust_suite tests/
 
-Every app without its own choice of an assignor gets ours, and so do tests that import the class from
-``faust.assignor``; the parts of the fixup are installed, too. The summary counts the created assignors
+Every app gets our assignor, unless it chooses one itself. So do tests that import the class from
+``faust.assignor``. The parts of our fixup are installed in each app, too. The summary counts the
+created assignors
 and lists the skipped tests with their reasons. ``make faust-suite`` fetches the tests and runs
 them with :mod:`faust_assigner.testing.faust_suite_run`.
 """
@@ -23,11 +24,12 @@ from faust_assigner.app.assignor import PartitionAssignor
 if TYPE_CHECKING:
     from faust.types.app import AppT
 
-#: Tests of behaviour that this project changes on purpose: end of the node id -> the reason.
+#: Tests of behaviour that this project changes on purpose. The key is the end of a test's node id,
+#: and the value is the reason.
 NOT_APPLICABLE: dict[str, str] = {}
 
-#: Tests that run with the assignor only, without the other replaced parts (rebalance, recovery, router):
-#: these tests inspect the internals of the replaced parts.
+#: Tests that run with our assignor only, without our other parts (rebalance, recovery, router),
+#: because these tests inspect the internals of the replaced parts.
 ASSIGNOR_ALONE: dict[str, str] = {
     "tests/functional/test_app.py::Test_settings::test_defaults": (
         "asserts Faust's own TableManager and Router, which ours replace"
@@ -59,13 +61,13 @@ class CountedAssignor(PartitionAssignor):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Replace the class for Faust's settings and tests."""
+    """Replace Faust's assignor by ours, for Faust's settings and for the tests."""
     for module in (faust.assignor, faust.assignor.partition_assignor):
         module.PartitionAssignor = CountedAssignor
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that cannot apply, with the reason."""
+    """Skip the tests of ``NOT_APPLICABLE``, with their reasons."""
     for item in items:
         for end, reason in NOT_APPLICABLE.items():
             if item.nodeid.endswith(end):
@@ -74,10 +76,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Install only the assignor for the tests that inspect the other replaced parts."""
+    """Install only the assignor during the tests of ``ASSIGNOR_ALONE``."""
     parts = fixup.PARTS
     if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
-        # Not through the environment: Faust's tests check that the environment is unchanged.
+        # The environment is not used, because Faust's tests check that it is unchanged.
         left_out = ("repairs", "router", "reads", "ledger", "metrics")
         fixup.PARTS = tuple(part for part in parts if part not in left_out)
     yield
@@ -86,7 +88,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
-    """Report the replacement, and the tests that were skipped or ran in part."""
+    """Report the number of assignors, the skipped tests, and the tests on the assignor alone."""
     yield
     terminalreporter.section("faust_assigner instead of Faust's assignor")
     terminalreporter.line(f"created {_created} times")

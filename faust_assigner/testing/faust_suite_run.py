@@ -1,12 +1,12 @@
-"""Runs Faust's own tests with our assignor: fetch, build an environment, run. For ``make faust-suite``.
+"""Fetches Faust's own tests and runs them with our assignor, for ``make faust-suite``.
 
     python -m faust_assigner.testing.faust_suite_run [--stock] [pytest arguments ...]
 
-The sdist of faust-streaming 0.15.3 comes from the package index, once, into the cache folder
-(``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``), with a separate environment: the tests need
-an older pytest than ours. ``--stock`` runs them with Faust's own assignor, to compare. Tests that need a
-part that this machine lacks (a broker or Redis at a fixed port, a free-threaded Python) skip themselves
-with a message.
+The sdist of faust-streaming 0.15.3 is fetched once from the package index into the cache folder
+(``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``). The tests run in a separate environment,
+because they need an older pytest than ours. ``--stock`` runs the tests with Faust's own assignor,
+for comparison. Tests that need a broker or Redis at a fixed port, or a free-threaded Python, skip
+themselves with a message.
 """
 
 from __future__ import annotations
@@ -58,12 +58,15 @@ FOLDERS = ("unit", "functional", "integration", "meticulous", "regression")
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads."""
+    """Return the cache folder for the tests and their environments."""
     return cache_dir() / "faust-suite"
 
 
 def fetch(folder: Path) -> Path:
-    """Return the unpacked tests, without Faust's own sources: the installed package is under test."""
+    """Return the folder of the unpacked tests, without Faust's sources.
+
+    The sources are removed, so that the tests import the installed package.
+    """
     tree = folder / NAME
     if not (tree / "tests").is_dir():
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +96,7 @@ def fetch(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """Build the Python for the run: Faust, this checkout with its requirements, and the tests' imports."""
+    """Return a Python with Faust, this checkout and the tests' requirements; build it once."""
     ours = (ROOT / "setup.cfg").read_text()
     made_of = "\n".join((*REQUIREMENTS, ours, str(ROOT), sys.version))
     venv = folder / f"venv-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
@@ -110,7 +113,7 @@ def environment(folder: Path) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the suite; the exit code is pytest's."""
+    """Run the tests; return pytest's exit code."""
     stock = "--stock" in arguments
     chosen = [a for a in arguments if a != "--stock"] or [f"tests/{name}" for name in FOLDERS]
     folder = cache_folder()

@@ -1,4 +1,4 @@
-"""``fleet``: workers of an app on an embedded broker, events of the workers, and the resulting moves.
+"""``fleet``: starts and stops workers of an app on an embedded broker, and reports the moves.
 
 >>> with Fleet("examples.clicks.app", Path(folder)) as shop:            # doctest: +SKIP
 ...     shop.send("clicks", key="ada", value=1)
@@ -22,7 +22,7 @@ from faust_assigner.testing.processes import Worker
 from faust_assigner.testing.reporting import Part, State
 from faust_assigner.testing.rest import wait_for_rest
 
-#: Seconds without a change after which a group counts as at rest.
+#: Seconds without a change of owners after which a group counts as at rest.
 QUIET_S = 1.0
 
 
@@ -178,7 +178,7 @@ class Fleet:
         return self.workers[name]
 
     def _begin(self) -> None:
-        """Mark the start of an event: its moves are counted from here."""
+        """Remember the owners before an event, to which :meth:`moves` compares the later owners."""
         if self._is_at_rest:
             self._before, self._is_at_rest = self.owners(), False
             for worker in self.workers.values():
@@ -197,15 +197,14 @@ class Fleet:
     ) -> None:
         """Write a record to ``topic`` at the fleet's time, or at ``at``.
 
-        In this process the call returns when the workers have processed all they can: an agent that waits for
-        more records, or for time to pass, does not delay the return.
+        Without ``processes`` the call returns when the workers are idle; a waiting agent is idle.
         """
         now = self.clock.time() if at is None else at
         log.append(self.broker, topic, key, value, now, partition)
         self._process()
 
     def send_all(self, topic: str, records: Iterable[tuple[object, object]]) -> None:
-        """Write each (key, value) to ``topic``, and wait once for all of them."""
+        """Write each (key, value) to ``topic``, then wait once until the workers are idle."""
         for key, value in records:
             log.append(self.broker, topic, key, value, self.clock.time(), None)
         self._process()
@@ -230,10 +229,10 @@ class Fleet:
     def advance(self, seconds: float) -> None:
         """Advance time by ``seconds``: timers fire in order, agents' timeouts end, windows close.
 
-        ``time.time()`` in the app and the time of later records advance too. A sleep of two
-        seconds or more ends exactly on time, a shorter sleep up to a quarter of a second late, after the
-        first minute up to a second. Cost: about 0.1 s for 20 s, and some seconds for an hour.
-        In this process only.
+        ``time.time()`` in the app and the time of later records advance too. A sleep of two seconds
+        or more ends exactly on time. A shorter sleep ends up to a quarter of a second late; after
+        the first minute, up to a second late. Cost: about 0.1 s for 20 s, and some seconds for an
+        hour. Raises AssertionError with ``processes``.
         """
         if self.processes:
             raise AssertionError(
@@ -249,7 +248,7 @@ class Fleet:
         self._wait_for_rest(quiet_s, timeout_s)
 
     def _wait_for_rest(self, quiet_s: float, timeout_s: float, *, is_hurried: bool = False) -> None:
-        """Wait for rest; with ``is_hurried``, skip the pauses of the one starting worker."""
+        """Wait until the group is at rest; ``is_hurried`` lets time pass faster meanwhile."""
 
         def creep() -> None:
             if is_hurried and not self.processes:
@@ -265,13 +264,13 @@ class Fleet:
         return owners(worker for worker in self.workers.values() if not worker.is_frozen)
 
     def moves(self) -> Moves:
-        """Return the tasks moved by the last event: task -> (from, to). Waits for rest."""
+        """Wait for rest; return the tasks that the last event moved: task -> (from, to)."""
         if not self._is_at_rest:
             self.settle()
         return moves(self._before, self.owners())
 
     def cold_moves(self) -> list[tuple[Part, str]]:
-        """Return (changelog partition, new owner) for new owners without any of the rows. Waits for rest."""
+        """Wait for rest; return (changelog partition, new owner) for new owners without its rows."""
         if not self._is_at_rest:
             self.settle()
         return sorted(

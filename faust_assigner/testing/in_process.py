@@ -1,4 +1,4 @@
-"""A worker of a fleet inside the test's process: a complete Faust worker on a thread with its own loop."""
+"""A worker of a fleet in the test's process: a complete Faust worker on its own thread and loop."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-#: Real seconds for which the fetcher waits for records; short, so that a test need not wait.
+#: Real seconds for which the fetcher waits for records; short, so that tests are fast.
 POLL_S = 0.01
-#: While a worker stops, ``HURRY_S`` pass for its timers in each ``PAUSE_S`` of real time.
+#: While a worker stops, its clock advances by ``HURRY_S`` in each ``PAUSE_S`` of real time.
 HURRY_S, PAUSE_S = 0.05, 0.002
-#: Rounds of the event loop within which the work after a timer continues.
+#: The passes of the event loop that the work of a fired timer may need.
 ROUNDS = 10
-#: Real seconds for which a turn waits at most for calls of the consumer's thread.
+#: The most real seconds that a turn waits for pending calls of the consumer's thread.
 ANSWERED_S = 1.0
 
 
 class Progress(NamedTuple):
-    """The progress of a worker."""
+    """The progress of a worker: unfinished records, received records, and positions."""
 
     under_way: int
     begun: int
@@ -39,7 +39,7 @@ class Progress(NamedTuple):
 
 
 class InProcess:
-    """One worker, over all of its lives; ``app`` is the app of the current life."""
+    """A worker that may be stopped and started again; ``app`` is the app since the last start."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class InProcess:
         self.app: Any = None
         self.loop: MovedLoop
         self._up = threading.Event()
-        #: Pending calls of the consumer's thread, without polls.
+        #: The number of pending calls of the consumer's thread, without polls for records.
         self._calls = 0
 
     # -- a life
@@ -136,7 +136,7 @@ class InProcess:
         self._stamp(self.app.producer)
 
     def _stamp(self, producer: Any) -> None:
-        """Stamp records of the app with the clock's time instead of the machine's."""
+        """Make the app's records have the test's time as their timestamp."""
 
         def stamped(send: Callable[..., object]) -> Callable[..., object]:
             def sent(
@@ -182,7 +182,7 @@ class InProcess:
             raise self.error
 
     def why_not(self) -> str:
-        """Describe the worker's state for the message of a failed wait."""
+        """Return the worker's state as text, for the message of a failed wait."""
         if self.error is not None:
             return f"{type(self.error).__name__}: {self.error}"
         return str(self.state)
@@ -203,7 +203,7 @@ class InProcess:
         self._join()
 
     def kill(self) -> None:
-        """Stop as after SIGKILL: the group gets no notice."""
+        """Stop as after SIGKILL: the worker is cut off, so it does not leave the group."""
         self._cut_off()
         self.stop()
 
@@ -262,11 +262,11 @@ class InProcess:
         return self.loop.next_alarm()
 
     def turn(self) -> Alarm:
-        """Run all due work, here and on the consumer's thread; return the next timer."""
+        """Run all due work of the worker and of its consumer's thread; return the next timer."""
         return self.run(self._turn(), f"a turn of the worker {self.name}")
 
     def progress(self) -> Progress:
-        """Return the worker's progress."""
+        """Return the worker's progress. Raises AssertionError if the worker does not answer."""
         return self.run(self._progress(), f"the positions of the worker {self.name}")
 
     async def _progress(self) -> Progress:

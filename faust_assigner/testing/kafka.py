@@ -1,6 +1,6 @@
 """A real Apache Kafka for tests: one KRaft node on loopback, temporary data, stopped by its owner.
 
-The jars come from Maven once and stay in a cache folder, so that a second run needs no registry:
+Maven fetches the jars once into a cache folder, so that a second run needs no registry:
 
     python -m faust_assigner.testing.kafka        # fetch the jars, start, say hello, stop
 
@@ -57,17 +57,17 @@ SETTINGS: Mapping[str, str] = {
 
 
 class KafkaUnavailable(RuntimeError):
-    """Kafka did not start, or one of its tools failed; the message carries the reason."""
+    """Raised if Kafka did not start, or one of its tools failed; the message has the reason."""
 
 
 def kafka_jars() -> Path:
-    """Return the folder of Apache Kafka's jars; fetches missing jars."""
+    """Return the folder of Apache Kafka's jars; fetch missing jars."""
     return fetch_jars(POM, f"kafka-{KAFKA_VERSION}")
 
 
 @dataclass
 class KafkaServer:
-    """A running broker: its address, its data and its log; ``process`` is its current process."""
+    """A running broker: its address, its folder with data and log, and its current process."""
 
     bootstrap: str
     data: Path
@@ -76,7 +76,7 @@ class KafkaServer:
     secured: SecuredListener | None = None
     #: The address of a listener with log-ins by PLAIN and without TLS, if requested.
     users_bootstrap: str = ""
-    #: The folder of its jars; None is the folder of :func:`kafka_jars`.
+    #: The folder with Kafka's jars; None for the folder of :func:`kafka_jars`.
     jars: Path | None = None
 
     def log_tail(self, characters: int = 4000) -> str:
@@ -84,7 +84,7 @@ class KafkaServer:
         return (self.data / "server.log").read_text(errors="replace")[-characters:]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Send the signal and wait for the end; kill the process after 30 s."""
+        """Send the signal and wait until the process ends; send SIGKILL after 30 s."""
         self.process.send_signal(number)
         try:
             self.process.wait(30)
@@ -120,11 +120,12 @@ def kafka_server(
     users: Mapping[str, str] | None = None,
     jars: Path | None = None,
 ) -> Iterator[KafkaServer]:
-    """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit.
+    """Start one KRaft node; stop it and remove its data at the end of the block.
 
-    A setting of None keeps Kafka's own default.
-    ``with_secured`` adds a listener with TLS and SCRAM (needs keytool, a part of Java). ``users`` (passwords
-    by name) adds a listener with PLAIN and without TLS. ``jars`` is a folder with another version.
+    ``settings`` have priority over ``SETTINGS``; a setting of None keeps Kafka's own default.
+    ``with_secured`` adds a listener with TLS and SCRAM (it needs keytool, a part of Java).
+    ``users`` (passwords by name) adds a listener with PLAIN and without TLS. ``jars`` is a folder
+    with another version of Kafka. Raises KafkaUnavailable.
     """
     jars = jars or kafka_jars()
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-kafka-"))
@@ -161,7 +162,7 @@ def kafka_server(
 
 
 def _addresses(advertised: Sequence[str], data: Path) -> dict[str, str]:
-    """Return the settings of the listeners, of a controller at a free port, and of the folder of logs."""
+    """Return the settings for the listeners, the controller's address and the folder of logs."""
     controller = f"127.0.0.1:{free_port()}"
     return {
         "controller.quorum.bootstrap.servers": controller,

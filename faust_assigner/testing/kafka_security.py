@@ -1,4 +1,4 @@
-"""A second listener of a test's Kafka with TLS and a password (SASL_SSL with SCRAM-SHA-512)."""
+"""Further listeners for a test's Kafka: SASL_SSL with SCRAM-SHA-512, and PLAIN without TLS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def plain_settings(users: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a broker's settings for a listener on which these users log in with PLAIN, without TLS."""
+    """Return a broker's settings for a listener with log-ins of ``users`` by PLAIN, without TLS."""
     listed = " ".join(f'user_{name}="{password}"' for name, password in users.items())
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     prefix = f"listener.name.{USERS_LISTENER.lower()}"
@@ -29,7 +29,7 @@ def plain_settings(users: Mapping[str, str]) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class SecuredListener:
-    """The listener's address, its user, and its certificate: as PEM and in a JKS truststore."""
+    """A listener with TLS and SCRAM: its address, user, and certificate (PEM and JKS)."""
 
     bootstrap: str
     folder: Path
@@ -50,7 +50,7 @@ class SecuredListener:
 
     @property
     def login(self) -> str:
-        """``sasl.jaas.config``."""
+        """The value of a client's ``sasl.jaas.config``."""
         password = self.password.replace("\\", "\\\\").replace('"', '\\"')
         return f'{_MODULE} required username="{self.user}" password="{password}";'
 
@@ -80,7 +80,7 @@ class SecuredListener:
         return path
 
     def server_settings(self) -> Mapping[str, str]:
-        """The broker's settings besides its listeners."""
+        """Return the broker's settings for this listener, without the listeners' addresses."""
         mechanism = MECHANISM.lower()
         return {
             "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:SASL_SSL",
@@ -95,11 +95,14 @@ class SecuredListener:
         }
 
     def add_user(self) -> str:
-        """The argument of ``StorageTool format --add-scram``."""
+        """Return the argument of ``StorageTool format --add-scram`` that adds the user."""
         return f"{MECHANISM}=[name={self.user},password={self.password}]"
 
     def make_certificate(self) -> None:
-        """Create the server's key and certificate with Java's keytool; valid for loopback and a few days."""
+        """Create the server's key and certificate with Java's keytool.
+
+        The certificate is valid for loopback and for seven days.
+        """
         store = (
             "-keystore",
             str(self.folder / "server.p12"),

@@ -1,4 +1,4 @@
-"""Records of the embedded broker's logs, written and read directly, without a client."""
+"""Writes and reads records directly in the embedded broker's logs, without a client."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from faust_assigner.broker.storage.reads import plan_read, present_batches
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.transactions import Aborted
 
-#: The magic number of current record batches, and the bytes of a read.
+#: The magic number of current record batches, and the most bytes of a read.
 MAGIC, BATCH_BYTES = 2, 16 << 20
 
 
 class Record(NamedTuple):
-    """A record of a topic; key and value are decoded from JSON, else from text, else bytes."""
+    """A record of a topic. Key and value are decoded as JSON, else as text, else they are bytes.
+
+    ``timestamp`` is in seconds since 1970.
+    """
 
     key: object
     value: object
@@ -44,7 +47,10 @@ def create(broker: EmbeddedBroker, topic: str, partitions: int) -> None:
 def append(
     broker: EmbeddedBroker, topic: str, key: object, value: object, at: float, partition: int | None
 ) -> tuple[int, int]:
-    """Write one record at the time ``at``; returns its partition and offset. Raises AssertionError."""
+    """Write a record with the time ``at`` (seconds since 1970); return its partition and offset.
+
+    Without ``partition``, the key chooses it. Raises AssertionError if the topic does not exist.
+    """
     raw_key, raw_value = encoded(key), encoded(value)
 
     def written(node: Node) -> tuple[int, int]:
@@ -65,7 +71,7 @@ def append(
 def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
     """Return every record of a topic, by time, partition and offset; empty for an unknown topic.
 
-    Records of aborted transactions are left out; those of an open transaction are included.
+    Records of aborted transactions are left out; records of an open transaction are included.
     """
 
     def logs_of(node: Node) -> list[tuple[bytes, list[Aborted]]]:
@@ -132,12 +138,19 @@ def _decoded(data: bytes, partition: int, aborted: Sequence[Aborted]) -> Iterato
 
 
 def _partition(key: bytes | None, count: int) -> int:
-    """Choose a partition as Kafka's clients do; 0 without a key, so that tests are repeatable."""
+    """Return the partition that Kafka's clients choose for a key.
+
+    Without a key the partition is 0, so that tests are repeatable.
+    """
     return 0 if key is None else (murmur2(key) & 0x7FFFFFFF) % count
 
 
 def encoded(thing: Any) -> bytes | None:
-    """Encode: bytes unchanged, text as UTF-8, records by their serializer, other values as JSON."""
+    """Encode a key or value.
+
+    Bytes stay unchanged, text becomes UTF-8, Faust records use their serializer, other values
+    become JSON.
+    """
     if thing is None or isinstance(thing, bytes):
         return thing
     if isinstance(thing, str):
@@ -148,7 +161,7 @@ def encoded(thing: Any) -> bytes | None:
 
 
 def decoded(data: bytes | None) -> Any:
-    """Decode bytes as JSON, else as text, else return the bytes."""
+    """Decode bytes as JSON, else as UTF-8 text; return other bytes unchanged."""
     if data is None:
         return None
     try:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from faust_assigner.testing.in_process import InProcess
 from faust_assigner.testing.processes import Worker
 
-#: A worker over all of its lives, in this process or in its own process.
+#: A worker that may be stopped and started again, in the test's process or in its own process.
 Member: TypeAlias = InProcess | Worker
 #: (group, number) of a task -> its owner.
 Owners: TypeAlias = Mapping[tuple[int, int], str]

@@ -1,4 +1,4 @@
-"""A pytest plugin for app authors; installed with the package, without a line in ``conftest.py``.
+"""A pytest plugin for app authors, which pytest loads without a line in ``conftest.py``.
 
 The plugin imports only pytest until a test uses one of its fixtures.
 """
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
-    """A real Apache Kafka, started at its first use, stopped after the last test; use unique topic names."""
+    """A real Apache Kafka, which starts at its first use and stops after the last test.
+
+    Use unique topic names, because all tests share this Kafka.
+    """
     from faust_assigner.testing.kafka import kafka_server
 
     with kafka_server() as server:
@@ -32,7 +35,7 @@ def kafka() -> Iterator[KafkaServer]:
 
 @pytest.fixture
 def embedded_broker() -> Iterator[EmbeddedBroker]:
-    """A fresh embedded broker in memory; ``embedded_broker.bootstrap`` is its address."""
+    """A new embedded broker in memory; ``embedded_broker.bootstrap`` is its address."""
     from faust_assigner.broker import EmbeddedBroker
 
     with EmbeddedBroker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:

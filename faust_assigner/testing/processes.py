@@ -1,4 +1,4 @@
-"""Worker processes: started, watched through their journals, killed, restarted with their files."""
+"""Starts, watches and kills worker processes. Workers report to the test by journals."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from faust_assigner.testing.reporting import State
 
-#: The interval for repeating a request to a worker: the worker may not have listened yet.
+#: Seconds after which a request is repeated, because the worker may not have listened yet.
 ASK_AGAIN_S = 1.0
 
 
 @dataclass
 class Journaled:
-    """A process that writes JSON lines into ``folder/journal``, and the read position in the journal."""
+    """A process that writes JSON lines to ``folder/journal``.
+
+    ``position`` is the number of bytes of the journal that have been read.
+    """
 
     name: str
     folder: Path
@@ -34,7 +37,7 @@ class Journaled:
         return self.process.poll() is None
 
     def read_journal(self) -> None:
-        """Read the lines written since the last call; an incomplete last line is left for the next call."""
+        """Read the lines since the last call. The next call reads an incomplete last line."""
         journal = self.folder / "journal"
         if not journal.exists():
             return
@@ -47,12 +50,12 @@ class Journaled:
                 self._take(json.loads(line))
 
     def kill(self) -> None:
-        """Send SIGKILL: no LeaveGroup, no flush."""
+        """Send SIGKILL: the process neither leaves the group nor flushes its files."""
         self.process.kill()
         self.process.wait()
 
     def stop(self, timeout_s: float = 20.0) -> None:
-        """Send SIGTERM; SIGKILL after the timeout."""
+        """Send SIGTERM; send SIGKILL after the timeout."""
         self.process.terminate()
         try:
             self.process.wait(timeout_s)
@@ -60,7 +63,7 @@ class Journaled:
             self.kill()
 
     def log_tail(self, characters: int = 1500) -> str:
-        """Return the end of its log."""
+        """Return the end of the process's log."""
         return (self.folder / "log").read_text(errors="replace")[-characters:]
 
     def _take(self, row: Mapping[str, Any]) -> None:
@@ -86,7 +89,7 @@ class Processes(Generic[W]):
     def launch(
         self, name: str, module: str, environment: Mapping[str, str], *, level: str
     ) -> subprocess.Popen[bytes]:
-        """Start the Faust app of ``module`` as ``name``, with the files of its previous life."""
+        """Start the Faust app of ``module`` as ``name``, with the files of its last run."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "log").open("ab") as log:
@@ -99,15 +102,15 @@ class Processes(Generic[W]):
             )
 
     def web_options(self, name: str) -> Sequence[str]:
-        """Return Faust's options for the web server of ``name``; by default no server."""
+        """Return Faust's options for the web server of ``name``; by default, no web server runs."""
         return ("--without-web",)
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL: no LeaveGroup, no flush."""
+        """Send SIGKILL: the process neither leaves the group nor flushes its files."""
         self.workers[name].kill()
 
     def terminate(self, *names: str, timeout_s: float = 20.0) -> None:
-        """Send SIGTERM; SIGKILL to a process that does not end in time."""
+        """Send SIGTERM to the processes, then SIGKILL to a process that does not end in time."""
         for name in names:
             self.workers[name].process.terminate()
         for name in names:
@@ -120,7 +123,10 @@ class Processes(Generic[W]):
         return [worker for _, worker in sorted(self.workers.items()) if worker.alive]
 
     def answers(self, suffix: str, timeout_s: float) -> Iterator[object]:
-        """Send SIGUSR1 to each running worker, and yield the file that each writes beside its journal."""
+        """Send SIGUSR1 to each running worker, and yield the content of the worker's file.
+
+        The file is ``journal.SUFFIX``, beside the journal. Raises TimeoutError.
+        """
         for worker in self.living():
             answer = worker.folder / f"journal.{suffix}"
             answer.unlink(missing_ok=True)
@@ -152,7 +158,7 @@ class Worker(Journaled):
     def launch(
         cls, name: str, folder: Path, app: str, settings: Mapping[str, object], state: State
     ) -> Worker:
-        """Start the worker, with the files of its previous life, if any."""
+        """Start the worker, with the files of its last run if it ran before."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "journal").unlink(missing_ok=True)
         orders = {
@@ -164,7 +170,7 @@ class Worker(Journaled):
         with (folder / "log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "faust_assigner.testing.worker"],
-                stdin=subprocess.PIPE,  # closed with this process, which ends the worker, too
+                stdin=subprocess.PIPE,  # closes with the test's process, and the worker then ends
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ | orders,
@@ -178,10 +184,14 @@ class Worker(Journaled):
             self.state.take(row)
 
     def check(self) -> None:
-        """Read the journal. Raises AppNotFound or AssertionError if the worker failed or ended by itself."""
+        """Read the journal, and check that the worker has not failed.
+
+        Raises AppNotFound if the app was not found, and AssertionError if the worker ended by
+        itself.
+        """
         self.read_journal()
         if self.failure:
-            from faust_assigner.testing.apps import AppNotFound  # other processes need no Faust
+            from faust_assigner.testing.apps import AppNotFound  # imports Faust
 
             raise AppNotFound(self.failure)
         assert self.alive or self.is_ended, f"the worker {self.name} ended: {self.why_not()}"
@@ -191,23 +201,23 @@ class Worker(Journaled):
         return self.failure or f"{self.state}; the end of its log:\n{self.log_tail()}"
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self.process.send_signal(signal.SIGSTOP)
         self.is_frozen = True
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         if self.is_frozen:
             self.process.send_signal(signal.SIGCONT)
         self.is_frozen = False
 
     def kill(self) -> None:
-        """Send SIGKILL; earlier reports count."""
+        """Send SIGKILL, after which the worker owns no partition."""
         super().kill()
         self._ended()
 
     def stop(self, timeout_s: float = 20.0) -> None:
-        """Send SIGTERM; SIGKILL after the timeout."""
+        """Send SIGTERM; send SIGKILL after the timeout."""
         self.thaw()
         super().stop(timeout_s)
         self._ended()

@@ -1,9 +1,9 @@
-"""A test worker's report of its rounds, as rows, for workers in this process and over a journal.
+"""A test worker's report of its rounds, as rows; a worker process writes them to a journal.
 
     {"kind": "assigned", "generation": 4, "actives": [["orders", 0, 1]], "standbys": [...], "cold": [...]}
     {"kind": "ready", "generation": 4}
 
-Each partition is (topic, number, group): topics of a group share one owner per number.
+Each partition is (topic, number, group). Partitions with the same group and number have one owner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEADER = "-__assignor-__leader"
 
 
 class Part(NamedTuple):
-    """A partition; ``group`` is the group of co-partitioned topics."""
+    """A partition; ``group`` is the id of its group of co-partitioned topics."""
 
     topic: str
     number: int
@@ -28,13 +28,17 @@ class Part(NamedTuple):
 
 
 def generation_of(app: AppT) -> int:
-    """Return the group's generation; Faust's own number is constant in cooperative rounds."""
+    """Return the group's generation.
+
+    Faust's own number is used only for stock Faust, because it does not change in cooperative
+    rounds.
+    """
     said = getattr(app.assignor, "generation", -1)
     return said if said > 0 else int(app.consumer_generation_id)
 
 
 def report(app: AppT, tell: Callable[[Mapping[str, object]], None]) -> None:
-    """Make ``app`` report its rounds: each assignment, and the end of each restore."""
+    """Make ``app`` call ``tell`` with a row for each assignment and for the end of each restore."""
 
     def parts(tps: Iterable[Any]) -> list[Part]:
         assignor = app.assignor
@@ -67,13 +71,13 @@ def report(app: AppT, tell: Callable[[Mapping[str, object]], None]) -> None:
 
 
 def _awaited(assignor: object) -> int:
-    """Return the number of copies awaited by a follow-up round; 0 for stock Faust."""
+    """Return the number of copies for which a follow-up round waits; 0 for stock Faust."""
     awaited = getattr(assignor, "awaited", None)
     return 0 if awaited is None else len(awaited.tps) + awaited.follows
 
 
 def _claimed(assignor: object) -> list[tuple[str, int]] | None:
-    """Return the changelogs with state in memory or on disk at the join; None for stock Faust."""
+    """Return the changelog partitions that the member had at its join; None for stock Faust."""
     joined = getattr(assignor, "joined_with", None)
     if joined is None:
         return None
@@ -83,23 +87,23 @@ def _claimed(assignor: object) -> list[tuple[str, int]] | None:
 
 @dataclass
 class State:
-    """A worker's partitions, by its last rows."""
+    """A worker's partitions and generations, as its last rows report them."""
 
     generation: int = -1
     ready: int = -1
     actives: frozenset[Part] = frozenset()
     standbys: frozenset[Part] = frozenset()
-    #: Partitions that move here in a follow-up round, once their state has caught up.
+    #: The number of copies that must catch up before a follow-up round moves tasks to this worker.
     awaited: int = 0
-    #: Changelogs that moved here without state, since :meth:`begin`.
+    #: The changelog partitions that moved to this worker without state since :meth:`begin`.
     cold: frozenset[Part] = frozenset()
 
     def begin(self) -> None:
-        """Reset the cold moves."""
+        """Forget the cold moves, because a new event begins."""
         self.cold = frozenset()
 
     def end(self) -> None:
-        """Clear all partitions at the end of the worker's life."""
+        """Clear all partitions, because the worker has ended."""
         self.generation = self.ready = -1
         self.awaited = 0
         self.actives = self.standbys = frozenset()
@@ -108,7 +112,7 @@ class State:
         return f"generation {self.generation}, ready {self.ready}, waits for {self.awaited} copies"
 
     def take(self, row: Mapping[str, Any]) -> None:
-        """Apply a row."""
+        """Update the state by a row of the report."""
         if row["kind"] == "ready":
             self.ready = row["generation"]
         elif row["kind"] == "assigned":

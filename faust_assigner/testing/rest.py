@@ -1,4 +1,7 @@
-"""The test for a group at rest: each partition has an owner, and no rebalance or restore is in progress."""
+"""Waits until a group is at rest.
+
+At rest each partition has an owner, and no rebalance or restore is in progress.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ def wait_for_rest(
     timeout_s: float,
     creep: Callable[[], None],
 ) -> None:
-    """Return after ``quiet_s`` in one state of rest. Each look begins with ``creep()``.
+    """Return when the group has been at rest, with the same owners, for ``quiet_s`` seconds.
+
+    Each check first calls ``creep()``.
 
     Raises a worker's error, or AssertionError with the state of each worker.
     """

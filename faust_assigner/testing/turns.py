@@ -1,4 +1,7 @@
-"""The time of a fleet's workers in this process: timers fire in order, and agents run until they are idle."""
+"""Moves the time of a fleet's workers in the test's process.
+
+Timers fire in order, and agents run until they are idle.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,22 @@ from faust_assigner.testing.clock import Alarm, Clock
 from faust_assigner.testing.in_process import InProcess, Progress
 from faust_assigner.testing.moves import Member
 
-#: A busy machine is not a defect of the app under test.
+#: Real seconds; long, because a busy machine is not a fault of the app under test.
 PATIENCE_S = 120.0
-#: Timers due within this many seconds fire together: in the first minute, and later.
+#: Timers that are due within ``STEP_S`` fire together; after ``FIRST_S``, within ``LATER_STEP_S``.
 STEP_S, FIRST_S, LATER_STEP_S = 0.25, 60.0, 1.0
-#: The number of consecutive looks without a change after which the workers count as idle.
+#: The number of consecutive checks without progress after which the workers count as idle.
 IDLE_TURNS = 5
-#: Seconds of the workers' time that pass at each look.
+#: Seconds by which each check moves the workers' time.
 CREEP_S = 0.001
-#: Real seconds per step for the workers' polls of external events.
+#: The most real seconds that a step waits for workers that poll for external events.
 LOOKING_S = 0.5
 
 
 def advance(
     workers: Mapping[str, Member], broker: EmbeddedBroker, clock: Clock, seconds: float
 ) -> None:
-    """Advance the clock by ``seconds``, with all work that becomes due. Raises a worker's error."""
+    """Advance the clock by ``seconds``; run all work that becomes due. Raises a worker's error."""
     run_until_idle(workers, broker, clock)
     end = clock.monotonic() + seconds
     looked_s = 0.0
@@ -46,7 +49,10 @@ def advance(
 
 
 def run_until_idle(workers: Mapping[str, Member], broker: EmbeddedBroker, clock: Clock) -> None:
-    """Run the workers until all remaining changes need more time. Raises a worker's error."""
+    """Run the workers until they make no more progress without a move of time.
+
+    Raises a worker's error, or AssertionError after ``PATIENCE_S``.
+    """
     seen, calm, deadline = None, 0, time.monotonic() + PATIENCE_S
     while calm < IDLE_TURNS:
         assert time.monotonic() < deadline, (

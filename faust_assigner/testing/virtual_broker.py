@@ -24,11 +24,11 @@ START_MS: Final = 1_700_000_000_000
 
 
 class VirtualBroker:
-    """``with VirtualBroker() as broker``: clients connect to ``broker.bootstrap`` as to any broker.
+    """An embedded broker whose clock the test moves; clients connect to ``broker.bootstrap``.
 
-    Group timers (sessions, rebalances, initial delays) follow the virtual clock only. Clients live in real
-    time: a heartbeat interval takes its usual time, but 45 s of silence are one ``advance(45_000)``.
-    Members are named by their client id.
+    The timers of groups (sessions, rebalances, initial delays) follow only the virtual clock.
+    Clients use real time: they send heartbeats at their usual intervals, but ``advance(45_000)``
+    ends a session of 45 s. Methods name members by their client id.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
@@ -51,7 +51,7 @@ class VirtualBroker:
 
     @property
     def bootstrap(self) -> str:
-        """``host:port`` for clients."""
+        """The broker's address for clients, ``host:port``."""
         return self._broker.bootstrap
 
     @property
@@ -67,7 +67,7 @@ class VirtualBroker:
         return self._now_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Advance the time; every timer due by then fires at its own time, in order."""
+        """Advance the time; every timer that becomes due fires, in order and at its own time."""
 
         def ring(node: Node) -> None:
             node.group_timers.fire_until(self._now_ms + milliseconds, self._set)
@@ -121,7 +121,10 @@ class VirtualBroker:
         self._tell(lambda faults: faults.resume(client_id))
 
     def lose_response(self, client_id: str, api_key: int | None = None, times: int = 1) -> None:
-        """Apply the next request of a client (of that API), and drop the connection instead of answering."""
+        """Apply the client's next ``times`` requests, but close the connection before the response.
+
+        With ``api_key`` only requests of this API count.
+        """
         self._tell(lambda faults: faults.lose(client_id, api_key, times))
 
     @property

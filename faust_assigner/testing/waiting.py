@@ -1,11 +1,11 @@
-"""Waits with a deadline and a message that names the awaited fact."""
+"""Waits until a condition is true; the error after the deadline names the condition."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-#: Seconds: a busy machine is not a defect of the code under test.
+#: Seconds; long, because a busy machine is not a fault of the code under test.
 PATIENCE_S = 60.0
 
 
@@ -15,7 +15,7 @@ def wait_until(
     *,
     seconds: float = PATIENCE_S,
 ) -> None:
-    """Return as soon as ``fact()`` is true. Raises AssertionError with ``what`` after ``seconds``."""
+    """Return when ``fact()`` is true. Raises AssertionError with ``what`` after ``seconds``."""
     end = time.monotonic() + seconds
     while not fact():
         if time.monotonic() > end:

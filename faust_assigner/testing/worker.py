@@ -1,7 +1,8 @@
-"""A worker of a fleet as a process, ``python -m faust_assigner.testing.worker``, configured by ``KIT_*``.
+"""A worker of a fleet as a process: ``python -m faust_assigner.testing.worker``.
 
-The process runs the user's app as ``faust worker`` does, with the test's settings, and writes its rounds into
-a journal. It ends when its standard input is closed, so it never outlives the test's process.
+The variables ``KIT_*`` configure the process. It runs the user's app as ``faust worker`` does, with
+the test's settings, and writes its rounds to a journal. The process ends when its standard input is
+closed, so it never outlives the test's process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from faust_assigner.testing.reporting import report
 
 
 def main() -> None:
-    """Run until a signal."""
+    """Run the worker until a signal ends it."""
     journal = os.open(os.environ["KIT_JOURNAL"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def tell(row: Mapping[str, object]) -> None:

@@ -1,1 +1,1 @@
-"""Views of a plan: its figures, and the reason for one placement."""
+"""Reports about a plan: its figures, and the reason for one placement."""

@@ -1,4 +1,4 @@
-"""The reason for one task's placement: the deciding rule, and the cost of the alternatives."""
+"""Explains the placement of one task: the deciding rule, and the cost of the alternatives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.views.placed import RULES, Placed
 
 _TERMS = ("total balance", "group balance", "stickiness", "warmth")
 _TIE = "the tie-breaks (whole runs, then the lower id)"
-#: Rule -> the outcome for the task, to follow the task's name.
+#: Each rule of ``RULES`` as a text that follows the name of the task.
 SAID = {
     "kept": "stays with its previous owner",
     "placed": "had no living owner and goes to a member with room in the balance",
@@ -30,7 +30,10 @@ SAID = {
 
 @dataclass(frozen=True)
 class Rejected:
-    """An alternative member: ``member_id``, the ``term`` by which the member loses, and the difference."""
+    """A rejected member: its ``term`` of the objective is worse than the chosen member's.
+
+    ``by`` is the difference in this term, 0 if the term has no number.
+    """
 
     member_id: str
     term: str
@@ -42,7 +45,7 @@ class Rejected:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A placement: the member, the rule (of ``RULES``), and the rejected members, the best first."""
+    """The reason for a placement: the rule (of ``RULES``), and the rejected members, best first."""
 
     topic: str
     partition: int
@@ -64,7 +67,8 @@ class Explanation:
 def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Explanation:
     """Return the rule behind a placement and the ``most`` best rejected members.
 
-    Raises ``KeyError`` for a topic without subscribers, ``IndexError`` for an unknown partition.
+    Raises ``KeyError`` for a topic without subscribers, and ``IndexError`` for an unknown
+    partition.
     """
     g = next((g for g, group in enumerate(plan.groups) if topic in group.topics), None)
     if g is None:
@@ -117,10 +121,13 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Rejected]:
 
 
 def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[float, float]:
-    """Return the loss of total and group balance if a task of group ``g`` moved from ``here`` to ``m``."""
+    """Return the increase of the sums for total and group balance if a task moved to ``m``.
+
+    The task is of group ``g`` and moves from the member ``here``.
+    """
     load, capacity = active_load(plan.layout, owner), plan.layout.capacity
     counts = count_by_member(plan.layout.of(g, owner), load.size)
-    rate = rates(capacity)  # the planner's rounding, as 1 / capacity
+    rate = rates(capacity)  # capacities as the planner rounds them, as 1 / capacity
     rate = rate / (rate.min() * capacity.max())
     return (
         round(float((2 * load[m] + 1) * rate[m] - (2 * load[here] - 1) * rate[here]), 9),
@@ -129,7 +136,11 @@ def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[flo
 
 
 def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Rejected]:
-    """Return members with less of the state, or with equal state and worse in the next criterion."""
+    """Return the reason why each of ``others`` is worse for a promotion, the best member first.
+
+    The criteria in order: the member's part of the state, total balance, group balance, the owner
+    before the stop, and the target.
+    """
     previous, task = plan.previous, int(plan.layout.start[g]) + partition
     rows = np.flatnonzero(previous.copy_task == task)
     logs = dict(
@@ -157,7 +168,10 @@ def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[
 
 
 def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[Rejected]:
-    """Return the cost of moving this single task in each term of the objective, the cheapest first."""
+    """Return the reason why each of ``others`` is worse for this task, the best member first.
+
+    The reason is the first term of the objective that a move of this task alone would change.
+    """
     layout, target = plan.layout, plan.flat_target
     here = int(plan.target[g][partition])
     before = int(plan.previous.last_owner[layout.start[g] + partition])

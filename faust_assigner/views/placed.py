@@ -1,4 +1,4 @@
-"""A result of the planner as arrays, the data behind reports and explanations."""
+"""The result of the planner as arrays, from which reports and explanations are computed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy.typing as npt
 from faust_assigner.actives.weighted import Weighed
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Onward, Previous
 
-#: The reasons of a placement; ``Plan.rule`` holds indexes into this tuple.
+#: The rules by which a task may be placed; ``Plan.rule`` holds indexes into this tuple.
 RULES = (
     "kept",  # the previous owner keeps the task
     "placed",  # had no living owner: goes to a member with room in the balance
     "placed warm",  # like "placed", on a member with the task's state
     "moved",  # taken from a living owner for the balance
     "moved warm",  # like "moved", to a member with the task's state
-    "promoted",  # an orphan with living state: goes to a holder, off its target
+    "promoted",  # an orphan that goes to a living holder of its state, off its target
     "follows",  # a changelog with the owner of its source
     "returned",  # had no living owner: goes back to its owner from before the stop
     "waits",  # the owner keeps the task until the target member has caught up
@@ -32,8 +32,8 @@ KEPT, PLACED, PLACED_WARM, MOVED, MOVED_WARM, PROMOTED, FOLLOWS, RETURNED, WAITS
 class Placed:
     """The owner and the standbys of every task, and the last assignment.
 
-    Members are indexes into ``member_ids`` (ids ascending), ``NOBODY`` (-1) is none; group ``g`` of
-    ``groups`` has n_g numbers:
+    Members are indexes into ``member_ids`` (ids ascending); ``NOBODY`` (-1) stands for no member.
+    Group ``g`` of ``groups`` has n_g partition numbers:
 
     ``owner[g]``           int64[n_g]     the active's member
     ``standby[g]``         int64[n_g, R]  standbys' members, ``NOBODY``-padded; R = 0 if stateless
@@ -43,8 +43,10 @@ class Placed:
     ``cold[g]``            bool[n_g]      stateful, and placed on a member without any of its state
     ``standby_hit[g]``     bool[n_g]      placed on a member that held a copy without being the owner
     ``warmup[g]``          int64[n_g]     the member with a warm-up, a replica beyond the standbys
-    ``layout``, ``previous``, ``flat_*``, ``promoted``, ``waiting``: the same in flat arrays over all T tasks;
-    ``flat_counted`` is the target without weights, ``weighed`` the weights
+
+    ``layout`` and ``previous`` are the planner's groups and the previous owners. ``flat_*``,
+    ``promoted`` and ``waiting`` are flat arrays over all T tasks. ``flat_counted`` is the target
+    without weights, and ``weighed`` has the weights.
     """
 
     layout: Layout
@@ -67,7 +69,7 @@ class Placed:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The co-partitioned groups, in the order of every per-group tuple here."""
+        """The co-partitioned groups; every tuple by group has this order."""
         return self.layout.groups
 
     @cached_property
@@ -95,7 +97,7 @@ class Placed:
 
     @property
     def wanted(self) -> tuple[Ints, ...] | None:
-        """int64[n_g] by group: the final owners once the state is there; None without warm-ups."""
+        """int64[n_g] by group: the owners after all warm-ups; None without warm-ups."""
         return None if self.onward is None else self._split(self.onward.target)
 
     @cached_property
@@ -120,12 +122,12 @@ class Placed:
 
     @cached_property
     def flat_warmup(self) -> Ints:
-        """int64[T]: the member with a replica beyond the standbys, the future owner, or ``NOBODY``."""
+        """int64[T]: the member with a warm-up, the task's next owner, or ``NOBODY``."""
         return self._nobody() if self.onward is None else self.onward.warmup
 
     @cached_property
     def flat_awaited(self) -> Ints:
-        """int64[T]: the member that takes the task over later, onto the copy of this round."""
+        """int64[T]: the member to which the task moves once its copy has caught up, or ``NOBODY``."""
         return self._nobody() if self.onward is None else self.onward.awaited
 
     def _nobody(self) -> Ints:
@@ -133,7 +135,7 @@ class Placed:
 
     @cached_property
     def flat_hit(self) -> Bools:
-        """bool[T]: the owner held a copy of the task's state without owning the task."""
+        """bool[T]: the owner did not own the task before, but held a copy of its state."""
         hit = np.zeros(self.layout.tasks, dtype=np.bool_)
         held = self.previous.copy_task
         hit[held[self.previous.copy_member == self.flat_owner[held]]] = True
@@ -152,7 +154,7 @@ class Placed:
 
     @cached_property
     def flat_rule(self) -> npt.NDArray[np.int8]:
-        """int8[T], indexes into ``RULES``."""
+        """int8[T]: the rule of each placement, as an index into ``RULES``."""
         rule = np.where(self.previous.owner == NOBODY, PLACED, MOVED) + self.flat_hit
         rule[self.promoted] = PROMOTED
         rule[(self.previous.former != NOBODY) & (self.previous.former == self.flat_owner)] = (
@@ -166,7 +168,7 @@ class Placed:
         return rule.astype(np.int8)
 
     def _leader_owner(self, tasks: Ints) -> Ints:
-        """Return the owner of the same number in the group that each task's group follows."""
+        """Return the owner of the source task with the same number, for each follower task."""
         follows = np.array(
             [-1 if g.follows is None else g.follows for g in self.groups], dtype=np.int64
         )
@@ -181,7 +183,7 @@ class Placed:
 
     @cached_property
     def flat_moved(self) -> Bools:
-        """bool[T]: the owner changed; the previous owner lives, or its state is on the new owner."""
+        """bool[T]: the owner changed; the previous owner lives, or the task was promoted."""
         before = self.previous.owner
         moved: Bools = (self.flat_rule == PROMOTED) | (
             (before != NOBODY) & (before != self.flat_owner)
@@ -195,6 +197,6 @@ class Placed:
 
     @cached_property
     def moves(self) -> int:
-        """The number of tasks that left a living previous owner that still subscribes to them."""
+        """The number of tasks that moved away from a living, still subscribed previous owner."""
         before = self.previous.owner
         return int(np.count_nonzero((before != NOBODY) & (before != self.flat_owner)))

@@ -1,4 +1,4 @@
-"""The figures of one plan for comparison, computed on request."""
+"""Computes the figures of a plan, to compare plans."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ MEANINGS = {
 class Report(dict[str, Any]):
     """A plan's figures by name (the names of ``MEANINGS``, and ``groups``); prints as a table.
 
-    ``groups`` has a row per group: id, topics, partitions, fewest and most of its tasks on a subscriber.
-    Figures that do not apply (no racks, no weights, no standbys) are ``None``.
+    ``groups`` has a row for each group: its id, topics and partitions, and the fewest and the most
+    tasks of the group on a subscriber. A figure that does not apply (without racks, weights or
+    standbys) is ``None``.
     """
 
     def __str__(self) -> str:
