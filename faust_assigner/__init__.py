@@ -5,8 +5,8 @@
 >>> plan(members, {"orders": 4}).actives("a")
 {'orders': [0, 1]}
 
-Importing this package imports no other module: each name is loaded on first use, because pytest imports
-the package for its plugin in every run.
+Importing this package imports no other module of it. Each name is loaded on first use, because pytest
+imports the package for its plugin in each run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plan: the result of one planning round, stored as arrays and read by names."""
+"""Plan: the result of one planning round, stored as arrays and readable by names."""
 
 from __future__ import annotations
 
@@ -16,39 +16,42 @@ ByMember: TypeAlias = tuple[tuple[Ints, Ints], ...]
 
 
 class Plan(Placed):
-    """The owner and the standbys of every task, with a comparison to the last assignment.
+    """The owner and the standbys of each task, with a comparison to the last assignment.
 
-    By name: :meth:`actives`, :meth:`standbys`, :attr:`moves`, :meth:`report`, :meth:`explain`. By array,
-    for encoders, ledgers and benchmarks: everything of :class:`Placed`.
+    :meth:`actives`, :meth:`standbys`, :attr:`moves`, :meth:`report` and :meth:`explain` return names. The
+    attributes of :class:`Placed` are arrays, for encoders, ledgers and benchmarks.
     """
 
     def __repr__(self) -> str:
         return f"<Plan: {self.layout.tasks} tasks on {len(self.member_ids)} members, {self.moves} moves>"
 
     def report(self) -> Report:
-        """Return the figures for comparing plans, computed on request; the report prints as a table."""
+        """Return figures for the comparison of plans; ``print`` shows the report as a table."""
         return report(self)
 
     def explain(self, topic: str, partition: int) -> Explanation:
-        """Return the rule that placed ``topic``-``partition`` and its alternatives; prints as prose.
+        """Return the rule that placed ``topic``-``partition``, and the alternatives; ``print`` shows text.
 
         Raises ``KeyError`` for an unknown topic, ``IndexError`` for an unknown partition.
         """
         return explain(self, topic, partition)
 
     def actives(self, member_id: str) -> dict[str, list[int]]:
-        """Return topic -> the ascending partitions of ``member_id``; topics sorted, empty topics left out.
+        """Return topic -> the partitions that ``member_id`` owns, sorted; topics without any are left out.
 
         Raises ``KeyError`` for a member outside the plan.
         """
         return self._named(self.actives_by_member, self._index(member_id), changelogs_only=False)
 
     def standbys(self, member_id: str) -> dict[str, list[int]]:
-        """Return changelog topic -> the ascending partitions that ``member_id`` replicates, with warm-ups."""
+        """Return changelog topic -> the sorted partitions of the standbys and warm-ups of ``member_id``."""
         return self._named(self.standbys_by_member, self._index(member_id), changelogs_only=True)
 
     def warmups(self, member_id: str) -> dict[str, list[int]]:
-        """Return changelog topic -> the standbys of ``member_id`` beyond the requested replica count."""
+        """Return changelog topic -> the partitions of the warm-ups of ``member_id``.
+
+        A warm-up is a temporary replica in addition to the requested standbys.
+        """
         return self._named(
             _all_by_member(self.warmup, len(self.member_ids)),
             self._index(member_id),
@@ -56,21 +59,21 @@ class Plan(Placed):
         )
 
     def awaited(self, member_id: str) -> dict[str, list[int]]:
-        """Return changelog topic -> the standbys that become actives in a later round, once caught up.
+        """Return changelog topic -> the copies of ``member_id`` that become actives once they have caught up.
 
-        A follow-up round is due when these standbys have caught up. The result is empty without a
+        A follow-up round is due when these copies have caught up. The result is empty without a
         :class:`~faust_assigner.warmup.WarmupPolicy`.
         """
         return self._named(self._awaited_by_member, self._index(member_id), changelogs_only=True)
 
     @cached_property
     def actives_by_member(self) -> ByMember:
-        """Return per group: (numbers int64[n] sorted by owner, offsets int64[M + 1] into them)."""
+        """Per group: (partition numbers int64[n] sorted by owner, the owners' offsets int64[M + 1])."""
         return tuple(_sorted_by_member(o, len(self.member_ids)) for o in self.owner)
 
     @cached_property
     def standbys_by_member(self) -> ByMember:
-        """Return per group: (numbers sorted by standby member, offsets int64[M + 1]); empty if stateless."""
+        """Per group: (numbers sorted by standby member, offsets int64[M + 1]); empty if stateless."""
         with_warmups = (
             self.standby
             if self.onward is None
@@ -110,7 +113,10 @@ def _all_by_member(flats: tuple[Ints, ...], members: int) -> ByMember:
 
 
 def _sorted_by_member(who: Ints, members: int) -> tuple[Ints, Ints]:
-    """Return (numbers sorted by member then number, offsets) of int64[n] or int64[n, R] member indexes."""
+    """Return (numbers sorted by member, each member's offset in them) for member indexes ``who``.
+
+    ``who`` is int64[n] or int64[n, R]; its row index is the number.
+    """
     flat = who.reshape(-1)
     key = flat + 1
     order = np.argsort(key.astype(np.uint16) if members < 0xFFFF else key, kind="stable")

@@ -1,4 +1,4 @@
-"""Read one member's claim on a topic without trust: the result holds valid partition numbers only."""
+"""Read the members' claims on topics, which come from the network: only valid partition numbers are kept."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 def claim_on(claims: object, topic: str) -> object:
-    """Return ``claims[topic]``, or ``None`` for a missing topic or if ``claims`` is no mapping."""
+    """Return ``claims[topic]``, or ``None`` if the topic is missing or ``claims`` is not a mapping."""
     return claims.get(topic) if type(claims) is dict else dict(items_of(claims)).get(topic)
 
 
 def items_of(claims: object) -> Iterable[tuple[object, object]]:
-    """Return the (topic, claim) pairs of a member's claims; empty if ``claims`` is no mapping."""
+    """Return the (topic, claim) pairs of a member's claims; empty if ``claims`` is not a mapping."""
     if type(claims) is dict:
         return claims.items()
     if not isinstance(claims, Mapping):
@@ -34,7 +34,7 @@ def items_of(claims: object) -> Iterable[tuple[object, object]]:
 
 @dataclass
 class TopicClaims:
-    """All claims on one topic, gathered one by one and read together."""
+    """All members' claims on one topic, collected one by one and read together."""
 
     members: list[int] = field(default_factory=list)
     claims: list[Any] = field(default_factory=list)
@@ -45,7 +45,7 @@ class TopicClaims:
         self.claims.append(claim)
 
     def is_same(self, other: TopicClaims) -> bool:
-        """Return whether the same members claim identical objects or equal ranges."""
+        """Return whether both topics have the same members with identical claim objects or equal ranges."""
         if self.members != other.members:
             return False
         if all(map(is_, self.claims, other.claims)):
@@ -54,7 +54,7 @@ class TopicClaims:
         return kinds == {range} and self.claims == other.claims
 
     def pairs(self, count: int) -> tuple[Ints, Ints]:
-        """Return (numbers, members): an entry per claimed number in ``[0, count)``, in insertion order."""
+        """Return (numbers, members): one entry per claimed number in ``[0, count)``, in insertion order."""
         if not self.members:
             return _NONE, _NONE
         parts = _plain_lists(self.claims) or _ranges(self.claims, count)
@@ -73,13 +73,13 @@ class TopicClaims:
 
 
 def _plain_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | None:
-    """Join lists of plain integers before the conversion to an array; ``None`` for other types."""
+    """Join lists of integers and convert them to one array; return ``None`` for other types."""
     if not all(type(claim) is list for claim in claims):
         return None
     joined = list(chain.from_iterable(claims))
     try:
         number = np.asarray(joined, dtype=None if joined else np.int64)
-    except Exception:  # ragged lists, or an element with a hostile __array__
+    except Exception:  # lists of different depth, or an element whose __array__ raises
         return None
     if number.ndim != 1 or number.dtype.kind != "i":
         return None
@@ -87,7 +87,7 @@ def _plain_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | 
 
 
 def _ranges(claims: list[Any], count: int) -> tuple[np.ndarray[Any, Any], list[int]] | None:
-    """Expand gapless ranges together, clipped to ``[0, count)``; ``None`` for other types."""
+    """Expand ranges of step 1 together, clipped to ``[0, count)``; return ``None`` for other types."""
     if not all(type(claim) is range and claim.step == 1 for claim in claims):
         return None
     first = np.array([min(max(claim.start, 0), count) for claim in claims], dtype=np.int64)
@@ -98,17 +98,17 @@ def _ranges(claims: list[Any], count: int) -> tuple[np.ndarray[Any, Any], list[i
 
 
 def _plain(claim: object, count: int) -> np.ndarray[Any, Any]:
-    """Return signed integer arrays unchanged (checked later, all together); read other types singly."""
+    """Return an array of signed integers unchanged, since the caller checks all arrays; read other types."""
     if type(claim) is np.ndarray and claim.dtype.kind == "i" and claim.ndim == 1:
         return claim
     return numbers(claim, count)
 
 
 def numbers(claim: object, count: int) -> Ints:
-    """Return the partition numbers of ``claim`` that are integers in ``[0, count)``; duplicates stay.
+    """Return the elements of ``claim`` that are integers in ``[0, count)``; duplicates stay.
 
-    Accepts lists, sets, ranges, arrays and any other iterable. Any other type, and any element that is no
-    integer, counts as unclaimed. Cost: a single pass; an endless iterable is cut after ``2 * count + 16``.
+    ``claim`` may be a list, set, range, array or any other iterable; any other type gives an empty result.
+    Cost: one pass; unknown iterables, which may be endless, are cut after ``2 * count + 16`` elements.
     """
     if isinstance(claim, np.ndarray):
         return _from_array(claim, count)
@@ -128,7 +128,7 @@ def numbers(claim: object, count: int) -> Ints:
 
 
 def _from_range(claim: range, count: int) -> Ints:
-    """Clip the range before expanding it: a hostile ``range(10**18)`` costs no more than ``count``."""
+    """Clip the range before its expansion, so that ``range(10**18)`` costs no more than ``count``."""
     up = claim if claim.step > 0 else claim[::-1]
     start = up.start if up.start >= 0 else up.start % up.step
     return np.arange(start, max(start, min(up.stop, count)), up.step, dtype=np.int64)
@@ -146,7 +146,7 @@ def _from_array(claim: np.ndarray[Any, Any], count: int) -> Ints:
 def _from_list(values: list[object], count: int) -> Ints:
     try:
         laid = np.asarray(values)
-    except Exception:  # ragged lists, or an element with a hostile __array__
+    except Exception:  # lists of different depth, or an element whose __array__ raises
         laid = None
     if laid is not None and laid.ndim == 1 and laid.dtype.kind in "iub":
         return _within(laid.astype(np.int64) if laid.dtype.kind == "b" else laid, count)
@@ -159,8 +159,11 @@ def _within(values: np.ndarray[Any, Any], count: int) -> Ints:
 
 
 def offsets_at(claim: object, wanted: Ints) -> Ints:
-    """Return int64[K]: the offsets in ``claim`` (:data:`~faust_assigner.model.Positions`) of the partitions
-    ``wanted``; 0 for a partition without an offset. The offsets are unchecked: too large or below 0."""
+    """Return int64[K]: the offset of each partition of ``wanted`` in ``claim``; 0 without an offset.
+
+    ``claim`` has the form :data:`~faust_assigner.model.Positions`. The caller must check the offsets,
+    which may be too large or negative.
+    """
     if isinstance(claim, tuple):
         sides = [
             side

@@ -1,14 +1,14 @@
-"""The errors that this package raises on purpose.
+"""The errors that this package defines.
 
     FaustAssignerError
     |- PlanInputError        the caller's arguments contradict each other (duplicate member ids, ...)
-    |- MetadataRefused       a member's bytes were refused; the text names the limit or the field
+    |- MetadataRefused       a member's metadata was refused; the message names the limit or the field
     |- ConfigError           an unknown setting, or a setting with an impossible value
-    |- MissingExtra          an optional package is not installed; the text names the extra that installs it
-    |- HostMismatch          the installed Faust or aiokafka is not a version that our code supports
+    |- MissingExtra          an optional package is not installed; the message names the extra to install
+    |- HostMismatch          the installed Faust, mode or aiokafka is not supported by this package
     `- TryAgain              an external system did not answer; a later attempt may succeed
 
-The planner never raises on data from other members: the planner refuses, counts and logs such data.
+The planner raises no error for invalid data from other members: such data is refused, counted and logged.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import ClassVar
 class FaustAssignerError(Exception):
     """The base class of all errors of this package."""
 
-    #: Exit code of a command that fails with this error: 2 for usage, 75 for "try again", 1 otherwise.
+    #: The exit code of a command that fails with this error: 2 for wrong usage, 75 for "try again", else 1.
     exit_code: ClassVar[int] = 1
 
 
 class PlanInputError(FaustAssignerError, ValueError):
-    """The arguments of :func:`faust_assigner.plan` contradict themselves."""
+    """An argument of :func:`faust_assigner.plan` is invalid, or two arguments contradict each other."""
 
     exit_code = 2
 
@@ -56,4 +56,4 @@ class TryAgain(FaustAssignerError):
 
 
 class HostMismatch(FaustAssignerError, RuntimeError):
-    """A version, signature or attribute of Faust, mode or aiokafka differs from the supported host."""
+    """A version, signature or attribute of Faust, mode or aiokafka is not supported by this package."""

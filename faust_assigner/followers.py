@@ -1,5 +1,8 @@
-"""Place the tasks without load, last: a changelog with other subscribers than its source topic follows the
-source's owner; a topic without work stays with its previous owner."""
+"""Place the tasks that add no load, after all other tasks.
+
+A changelog follows the owner of its source topic if the two topics have different subscribers. A weightless
+topic, such as Faust's leader topic, stays with its previous owner.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from faust_assigner.model import NOBODY, Group, Ints, Layout, Previous
 
 
 def place_followers(layout: Layout, owner: Ints, previous: Previous) -> Ints:
-    """Return ``owner`` int64[T] with the tasks without load filled in; no other task moves."""
+    """Return ``owner`` int64[T] with owners for the tasks that add no load; other tasks do not change."""
     placed = owner.copy()
     for g, group in enumerate(layout.groups):
         if not group.adds_load:
@@ -26,7 +29,10 @@ def place_followers(layout: Layout, owner: Ints, previous: Previous) -> Ints:
 def _follow(
     group: Group, leader: Ints, before: Ints, copies: tuple[Ints, Ints], members: int
 ) -> Ints:
-    """Give each number to its leader's owner, if subscribed; spread the rest evenly, sticky, then warm."""
+    """Return the owners of a group: each number goes to the source's owner if that member subscribes.
+
+    The other numbers are spread evenly; previous owners come first, then members with a copy.
+    """
     subscribed = np.zeros(members + 1, dtype=bool)
     subscribed[group.members] = True
     here = np.where(subscribed[leader], leader, NOBODY)
@@ -45,8 +51,11 @@ def _follow(
 
 
 def _even(who: Ints, n: int, followed: Ints, held: Ints, warm: Ints) -> Ints:
-    """Spread ``n`` numbers within 1 of each other. The extras go to members with a low total, then to
-    previous owners, then to members with a warm copy."""
+    """Return int64[M]: ``n`` numbers spread over ``who``, so that counts differ by at most 1.
+
+    If counts must differ, the higher counts go to members with the fewest numbers in ``followed``, then to
+    previous owners, then to members with copies.
+    """
     counts = np.zeros(held.size, dtype=np.int64)
     floor, extra = divmod(n, who.size)
     counts[who] = floor

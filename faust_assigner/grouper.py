@@ -1,4 +1,4 @@
-"""PartitionGrouper: subscriptions + partition counts -> co-partitioned groups."""
+"""PartitionGrouper: form co-partitioned groups from subscriptions and partition counts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from faust_assigner.model import Group, Ints
 
-#: Ids of narrower groups start here, above the partition count of any supported topic.
+#: Ids that are hashes start at this number, which is above the partition count of any supported topic.
 NARROW_IDS_FROM = 1 << 20
 _NARROW_IDS = 1 << 30
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A group before it has an id: its topics, sources before changelogs, each sorted by name."""
+    """A group without an id yet; ``topics`` has the sources, then the changelogs, each sorted by name."""
 
     count: int
     members: tuple[int, ...]
@@ -27,13 +27,15 @@ class _Draft:
 
     @property
     def order(self) -> tuple[int, int, bool, str]:
-        """Sort key: by count, then wider before narrower, then work first, then smallest topic name."""
+        """The sort key: count, then groups with more members, then groups that add load, then topic name."""
         return self.count, -len(self.members), self.weightless, min(self.topics)
 
     @property
     def first_topic(self) -> str:
-        """The topic that names the group: a source if the group has sources, so that a new table's
-        changelog never renames the group."""
+        """The topic from which the group's id is derived.
+
+        This is a source topic if the group has one, so that a new table's changelog does not change the id.
+        """
         return self.topics[0]
 
     @property
@@ -42,12 +44,12 @@ class _Draft:
 
 
 class PartitionGrouper:
-    """Puts topics with equal partition counts and equal subscribers into groups (Streams' subtopologies).
+    """Forms groups of topics with equal partition counts and equal subscribers (Streams' subtopologies).
 
-    Group ids become transactional ids (``app-<id>-<partition>``), so they must be stable. The widest
-    group of a partition count takes the count as its id; a narrower group takes a hash of its first topic.
-    ``previous_ids`` (topic -> id) carries ids over from the last generation if a group from that generation
-    still exists.
+    Group ids become transactional ids (``app-<id>-<partition>``), so they must be stable. Of the groups
+    with the same partition count, the group with the most members has the count as its id; the other
+    groups have a hash of their first topic as id. With ``previous_ids`` (topic -> id), groups keep their
+    ids from the last generation.
     """
 
     def group(
@@ -60,12 +62,14 @@ class PartitionGrouper:
         previous_ids: Mapping[str, int] | None = None,
         co_partitioned: Collection[Collection[str]] | None = None,
     ) -> tuple[Group, ...]:
-        """Return the groups, sorted by count, then wider first, then smallest topic name.
+        """Return the groups, sorted by count, then by members (most first), then by smallest topic name.
 
-        ``subscriptions[m]`` holds the topics of member ``m``. Topics without partitions or subscribers form
-        no group; each set of ``weightless`` topics forms a separate group. With ``co_partitioned``, topics
-        share a group only if a set contains them all, and no changelog follows. Cost: O(members x topics),
-        less if members share a collection object.
+        ``subscriptions[m]`` has the topics of member ``m``. Topics without partitions or subscribers are
+        in no group. ``weightless`` topics are in other groups than topics with load. With
+        ``co_partitioned``, topics share a group only if one of these sets contains them, and no group
+        follows another group.
+
+        Cost: O(members x topics), less if members share a collection object.
         """
         drafts = _drafts(
             subscriptions,
@@ -118,7 +122,7 @@ def _drafts(
 
 
 def bonds(co_partitioned: Iterable[Collection[str]]) -> dict[str, str]:
-    """Map each topic to the smallest topic of its set; overlapping sets are merged."""
+    """Return topic -> the smallest topic of its set; overlapping sets are merged."""
     found: dict[str, str] = {}
     for topics in co_partitioned:
         roots = {found.get(topic, topic) for topic in topics}
@@ -131,9 +135,10 @@ def bonds(co_partitioned: Iterable[Collection[str]]) -> dict[str, str]:
 def _members_by_subscription(
     subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int]
 ) -> dict[frozenset[str], list[int]]:
-    """Return classes of members with equal subscriptions, in the order of their first members."""
+    """Return subscription -> the members with this subscription, in the order of their first members."""
     known = {topic for topic, count in partitions.items() if count > 0}
-    seen: dict[int, frozenset[str]] = {}  # members often share a collection object
+    # id of a collection -> its topics; members often share a collection
+    seen: dict[int, frozenset[str]] = {}
     classes: dict[frozenset[str], list[int]] = {}
     for m, topics in enumerate(subscriptions):
         wanted = seen.get(id(topics))
@@ -148,7 +153,7 @@ def _names(topics: Iterable[object]) -> set[str]:
 
 
 def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
-    """Return the wider group that a changelog-only group follows: the group with most common members."""
+    """Return the group that a changelog-only group follows: a group with sources and most common members."""
     here = drafts[i]
     if not here.only_changelogs:
         return None
@@ -170,22 +175,22 @@ def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
 
 
 def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
-    """Return a distinct id per draft: a remembered id first, then the count, then a hash.
+    """Return a distinct id per draft: a previous id if possible, else the count, else a hash.
 
-    A topic's former id goes only to a group with that topic: in this same round a member may still end
-    the topic's transactions under the id.
+    A topic's previous id is given only to a group with that topic, because in this round a member may still
+    end the topic's transactions under this id.
     """
     ids = _remembered(drafts, previous)
     taken = {i for i in (*ids, *previous.values()) if type(i) is int}
     numbered: set[int] = set()
-    for d, draft in enumerate(drafts):  # the widest group of a count comes first
+    for d, draft in enumerate(drafts):  # of each count, the group with the most members comes first
         if draft.count in numbered:
             continue
         numbered.add(draft.count)
         if ids[d] is None and draft.count not in taken:
             ids[d] = draft.count
             taken.add(draft.count)
-    # Probe in name order, not width order: member churn must not swap two colliding ids.
+    # Ids are probed in the order of names: if two hashes collide, changes of membership must not swap ids.
     for d in sorted(
         (d for d, i in enumerate(ids) if i is None), key=lambda d: drafts[d].first_topic
     ):
@@ -195,7 +200,11 @@ def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
 
 
 def _remembered(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int | None]:
-    """Assign each remembered id to the group with work, then most of its topics, then its first topic."""
+    """Return each draft's previous id or None.
+
+    If several groups have topics of an id, groups that add load come first, then the group with most of the
+    topics, then the group with the first topic.
+    """
     group_of = {topic: d for d, draft in enumerate(drafts) for topic in draft.topics}
     topics_of: dict[int, list[str]] = {}
     for topic in sorted(t for t in previous if t in group_of):
@@ -229,7 +238,7 @@ def _probe(topic: str, taken: set[int]) -> int:
 
 
 def starts(groups: Sequence[Group]) -> Ints:
-    """Return the start index of each group in a flat task array, plus a final entry for the end."""
+    """Return int64[G + 1]: the index of each group's first task in a flat task array, and the end."""
     return np.concatenate(([0], np.cumsum([g.partitions for g in groups], dtype=np.int64))).astype(
         np.int64
     )

@@ -1,8 +1,7 @@
-"""The planner's values, immutable: names on the outside, numpy arrays inside.
+"""The planner's immutable values: members by name as input, numpy arrays inside.
 
-A *group* is a set of co-partitioned topics; a (group, partition number) pair is a *task*, the unit of
-assignment. A member is represented by its index into the sorted tuple of member ids, so every order
-below is the order of member ids and never a hash order.
+A *group* is a set of co-partitioned topics. A (group, partition number) pair is a *task*, the unit of
+assignment. Arrays contain a member's index in the sorted member ids, so orders never depend on hashes.
 """
 
 from __future__ import annotations
@@ -19,34 +18,39 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-#: Accepted forms of partition numbers: a list, a range, a set, a numpy array.
+#: The accepted forms of partition numbers: a list, range, set, numpy array or other iterable.
 PartitionNumbers: TypeAlias = Iterable[int] | npt.NDArray[Any]
 Claims: TypeAlias = Mapping[str, PartitionNumbers]
 
-#: A member's progress in one changelog: partition -> next offset to read, or (partitions ascending,
-#: offsets) as two arrays.
+#: A member's progress in one changelog: partition -> next offset to read, or the two arrays (ascending
+#: partitions, offsets).
 Positions: TypeAlias = Mapping[int, int] | tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
+#: The member index that means "no member".
 NOBODY = -1
 
 
 @dataclass(frozen=True)
 class Member:
-    """One consumer of the group, as the leader sees the consumer in this rebalance.
+    """One consumer of the group, as it joined this rebalance.
 
-    ``actives`` and ``standbys`` are the member's claims from the last assignment: topic -> partition numbers.
-    A claim on a topic outside ``topics``, or on a partition that does not exist, is ignored.
-    ``generation`` dates the claims: the highest generation wins a contested task, equal generations void
-    each other (KIP-341). ``former_actives`` are the member's partitions when the member last stopped. They
-    are remembered over a restart and dated by ``former_generation`` (``None``: by ``generation``). They are
-    a wish for tasks without a living owner, not a claim. A member keeps reporting them after later
-    assignments: among equally good moves the planner prefers a task's return to its former owner.
-    ``capacity`` scales the member's share of the load, as threads do in Kafka Streams.
+    ``actives`` and ``standbys`` are the member's claims: topic -> the partition numbers that it owns or
+    replicates since the last assignment. A claim on a topic outside ``topics``, or on a partition that
+    does not exist, is ignored. ``generation`` is the generation of the claims. If several members claim a
+    task, the claim with the highest generation counts; claims with equal generations are ignored
+    (KIP-341).
 
-    For warm-ups (:class:`faust_assigner.warmup.WarmupPolicy`): ``positions`` maps changelogs to the
-    member's progress in standby or file state, and to the log end for the member's own partitions.
-    ``None`` means unknown progress, and no task waits for the member. ``awaited`` are the standbys
-    whose task was to move to the member in the last round; ``overdue`` are the standbys that took too long.
+    ``former_actives`` are the partitions that the member owned when it last stopped, in the generation
+    ``former_generation`` (``None``: in ``generation``). They are a preference for tasks without a living
+    owner, not a claim. A member keeps reporting them after later assignments: among equally good moves,
+    the planner prefers that a task returns to its former owner.
+
+    ``capacity`` scales the member's share of the load, as the number of threads does in Kafka Streams.
+
+    Three fields are for warm-ups (:class:`faust_assigner.warmup.WarmupPolicy`). ``positions`` maps changelogs
+    to the member's progress in its standbys and files, and to the log end of the partitions that it owns.
+    With ``None`` the progress is unknown, and no task waits for the member. ``awaited`` are the copies whose
+    task the last round planned to move to the member. ``overdue`` are the copies that took too long.
     """
 
     member_id: str
@@ -66,13 +70,14 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Co-partitioned topics: one partition count, one set of subscribers, one owner per number.
+    """Co-partitioned topics: same partition count, same subscribers, and one owner per partition number.
 
-    ``members`` holds the subscribers' indexes, ascending. ``changelogs`` are the ``topics`` with
-    state. A *follower* (``follows`` is the index of a wider group in the same tuple of groups) is a
-    changelog with other subscribers than its source: a follower adds no load and goes to the owner of
-    its number, if the owner subscribes to the changelog. A *weightless* group adds no load either:
-    its topic is assigned but carries no work, such as Faust's leader topic.
+    ``members`` has the subscribers' indexes, ascending. ``changelogs`` are the ``topics`` with state.
+
+    A *follower* is a group of changelogs whose subscribers differ from their source's; ``follows`` is the
+    index of the source's group. Each partition of a follower goes to the owner of the same source
+    partition, if that member subscribes to the changelog. A follower adds no load. A *weightless* group
+    adds no load either: its topics are assigned but cause no work, such as Faust's leader topic.
     """
 
     group_id: int
@@ -85,7 +90,7 @@ class Group:
 
     @property
     def adds_load(self) -> bool:
-        """Whether the group's tasks count in the balance."""
+        """Whether the group's tasks count in the balance of loads."""
         return self.follows is None and not self.weightless
 
     @property
@@ -98,9 +103,9 @@ class Group:
 class Layout:
     """Members and groups in their fixed order, with the offset of each group in flat task arrays.
 
-    Member ``m`` is ``member_ids[m]`` (ids ascending); the task (group ``g``, number ``p``) has the index
-    ``start[g] + p``; T is the number of tasks. ``capacity`` float64[M], ``rack`` int64[M] (``NOBODY`` for
-    a member without a rack).
+    Member ``m`` is ``member_ids[m]``; the ids are ascending. The task (group ``g``, number ``p``) has the
+    index ``start[g] + p``. T is the number of tasks, M the number of members. ``capacity`` is float64[M];
+    ``rack`` is int64[M], with ``NOBODY`` for a member without a rack.
     """
 
     member_ids: tuple[str, ...]
@@ -115,29 +120,29 @@ class Layout:
         return int(self.start[-1])
 
     def of(self, g: int, flat: Ints) -> Ints:
-        """Return the slice of a flat task array that belongs to group ``g``."""
+        """Return the part of a flat task array that belongs to group ``g``, as a view."""
         view: Ints = flat[self.start[g] : self.start[g + 1]]
         return view
 
     def per_task(self, of_group: Callable[[Group], bool]) -> Bools:
-        """Return bool[T]: a property of each task's group."""
+        """Return bool[T]: the result of ``of_group`` for each task's group."""
         flags = np.array([of_group(group) for group in self.groups], dtype=np.bool_)
         return np.repeat(flags, np.diff(self.start))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Previous:
-    """The last assignment, after the resolution of all claims.
+    """The last assignment, as derived from all claims.
 
-    ``owner`` int64[T]: the living, subscribed member with the winning claim, or ``NOBODY``.
-    ``former`` int64[T]: for a task without an owner, the living member that owned the task when that member
-    last stopped; ``NOBODY`` if other members hold more of the state by now.
-    ``home`` int64[T]: the living member that owned the task when that member last stopped, even if the task
-    has an owner now, or ``NOBODY``.
-    ``awaited`` int64[T]: the member that receives the task as soon as its copy is warm, by the last round.
-    The K warm copies besides the owner's, unique and ordered by (task, member): ``copy_task``,
-    ``copy_member`` int64[K]; ``copy_logs`` int64[K], the number of the task's changelogs in the copy;
-    ``copy_was_standby`` bool[K], the copy was a standby (or a file on disk) and not awaited.
+    ``owner`` int64[T]: the living, subscribed member whose claim on the task counts, or ``NOBODY``.
+    ``former`` int64[T]: for a task without an owner, the living member that owned the task when this
+    member last stopped; ``NOBODY`` if another member now has more of the state. ``home`` int64[T]: the
+    living member that owned the task when this member last stopped, or ``NOBODY``. Unlike ``former``,
+    ``home`` is also set for tasks that have an owner, and copies do not matter. ``awaited`` int64[T]: the
+    member to which the last round planned to move the task once its copy is warm. ``copy_task``,
+    ``copy_member`` int64[K]: the warm copies on other members than the owner, unique and sorted.
+    ``copy_logs`` int64[K]: the number of the task's changelogs in the copy. ``copy_was_standby`` bool[K]:
+    whether the copy was a standby or a file on disk, and is not awaited.
     """
 
     owner: Ints
@@ -151,18 +156,21 @@ class Previous:
 
     @cached_property
     def last_owner(self) -> Ints:
-        """Return int64[T]: the preferred owner of each task: its owner, else its former owner."""
-        if not (self.former != NOBODY).any():  # the usual case; takes a seventh of the time
+        """int64[T]: the preferred owner of each task, which is its owner, or else its former owner."""
+        if not (self.former != NOBODY).any():  # a fast path for the usual case
             return self.owner
         return np.where(self.owner == NOBODY, self.former, self.owner)
 
 
 @dataclass(frozen=True)
 class Onward:
-    """The next rounds: ``target`` int64[T], the final owner of each task once its state is there;
-    ``warmup`` int64[T], the member with a replica beyond the standbys, or ``NOBODY``; ``awaited`` int64[T],
-    the member that takes the task over once the copy of this round has caught up, or ``NOBODY``;
-    ``disbelieved`` maps changelogs to the number of ignored positions beyond their end."""
+    """The plan for the next rounds.
+
+    ``target`` int64[T]: the final owner of each task, once its state is there. ``warmup`` int64[T]: the
+    member with a warm-up of the task, or ``NOBODY``. ``awaited`` int64[T]: the member that takes the task
+    over once its copy of this round has caught up, or ``NOBODY``. ``disbelieved``: changelog -> the
+    number of reported positions that were ignored because they are beyond the changelog's end.
+    """
 
     target: Ints
     warmup: Ints

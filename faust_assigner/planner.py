@@ -1,10 +1,10 @@
-"""The planner: its stages in order. Each stage is a module in the package root.
+"""Make a plan: the planner's stages in order. Each stage is a module in the package root.
 
     subscriptions + claims -> groups -> previous owners
-        -> target actives -> what waits -> promotions -> followers -> standbys -> warm-ups -> Plan
+        -> target actives -> waiting tasks -> promotions -> followers -> standbys -> warm-ups -> Plan
 
-Pure: no clock, no randomness, no I/O. The same members, in any order and under any hash seed, give
-the same plan.
+The planner uses no clock, no randomness and no I/O. The same members give the same plan, in any order and
+under any hash seed.
 """
 
 from __future__ import annotations
@@ -44,18 +44,19 @@ def plan(
     co_partitioned: Collection[Collection[str]] | None = None,
     warmups: WarmupPolicy | None = None,
 ) -> Plan:
-    """Assign every partition of every subscribed topic; docs/explanation/objective.md has the objective.
+    """Assign each partition of each subscribed topic; docs/explanation/objective.md has the objective.
 
-    ``partitions`` maps topic -> count. ``changelogs`` are the topics with state; each gets ``replicas``
-    standbys. ``weightless`` topics are assigned without load. ``weights`` maps (topic, partition) -> cost.
-    ``previous_ids`` maps topic -> its former group id, for callers that remember ids. Topics with equal
-    counts and subscribers share tasks; with ``co_partitioned``, only topics of a common set do. With
-    ``warmups`` a living owner keeps a stateful task until the task's target member has caught up; without,
-    every task goes to its target immediately. With weights, few moves relieve the heaviest member, and
-    task counts may be uneven.
+    ``partitions``: topic -> partition count. ``changelogs``: the topics with state; each of their
+    partitions gets ``replicas`` standbys. ``weightless``: topics that are assigned but add no load.
+    ``previous_ids``: topic -> previous group id, for callers that need stable ids. Topics with equal
+    counts and subscribers share tasks; with ``co_partitioned``, only topics of the same set share tasks.
 
-    Raises :class:`PlanInputError` for contradictory arguments. Members' *claims* never raise: unreadable
-    claims, and claims on unknown partitions, are ignored.
+    ``weights``: (topic, partition) -> cost; with weights, few moves relieve the heaviest member, and task
+    counts may be uneven. With ``warmups``, a living owner keeps a stateful task until the target member has
+    caught up. Without ``warmups``, each task with a living owner moves to its target at once.
+
+    Raises :class:`PlanInputError` for invalid or contradictory arguments. Members' claims raise no error:
+    unreadable claims, and claims on unknown partitions, are ignored.
     """
     ordered = _ordered(members)
     counts = _counts(partitions)
@@ -100,7 +101,7 @@ def plan(
 def _targets(
     layout: Layout, previous: Previous, weighed: Weighed | None, progress: Progress | None
 ) -> tuple[Ints, Ints]:
-    """Return int64[T] twice: the target by counts, and the target with weights."""
+    """Return int64[T] twice: the target by task counts, and the target with weights and warm-ups."""
     counted = StickyAssignor().assign(
         layout, previous, None if progress is None else progress.caught_up
     )
@@ -117,13 +118,14 @@ def _warm(
     weighed: Weighed | None,
     replicas: int,
 ) -> tuple[Ints, Onward]:
-    """Place the standbys and compute the next rounds.
+    """Place the standbys and plan the next rounds.
 
-    The next plan starts from this round's owners. By counts its target is this plan, unless tasks were
-    ``promoted`` away from their target; with weights (a heuristic) the next target may always differ. So if
-    tasks are off target, this function computes the next target and awaits only its moves. A member that is
-    too ``far`` behind gets a replica beyond the standbys; a member that could take its task immediately is
-    preferred as a regular standby.
+    In two cases the next round may have another target: after promotions (``promoted``), because the next
+    round starts from this round's owners, and with weights, because that target is a heuristic. If tasks are
+    then off their target, the next round's target is computed here, and only its moves are awaited.
+
+    A target member that is too ``far`` behind gets a warm-up. A target member that could take its task at
+    once is preferred as a standby.
     """
     layout, claimed, disbelieved = progress.layout, progress.previous, progress.disbelieved()
     off = owner != target
@@ -137,7 +139,7 @@ def _warm(
 
 
 def _ordered(members: Iterable[Member]) -> list[Member]:
-    """Sort by member id; a duplicate id is an error of the caller."""
+    """Return the members sorted by id; raise PlanInputError for an invalid member or a duplicate id."""
     unordered = list(members)
     for member in unordered:
         if not isinstance(member.member_id, str):

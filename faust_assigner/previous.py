@@ -1,8 +1,9 @@
-"""Claims -> the previous owner of each task, and every warm copy of its state.
+"""Derive the previous owner of each task, and all warm copies of its state, from the members' claims.
 
-A claim is dated by its member's generation. Among the claims on a task's topics only the claims of the
-highest generation count, because a zombie may still claim lost partitions (KIP-341). If two members claim
-a partition in the same generation, both claims are ignored (KIP-792). The topics of a task then vote.
+A claim has its member's generation. Among the claims on a task's topics, only the claims of the highest
+generation count, because a zombie member may still claim lost partitions (KIP-341). If two members claim a
+partition in the same generation, both claims are ignored (KIP-792). If the topics of a task still have
+different owners, the member with most topics is the owner.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import numpy as np
 from faust_assigner.claims import TopicClaims, items_of
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Member, Previous
 
-#: The claims on one topic: (numbers, members).
+#: The claims on one topic: (partition numbers, members), one entry per claim.
 _Pairs: TypeAlias = tuple[Ints, Ints]
 _NO_INTS: Ints = np.empty(0, dtype=np.int64)
 
 
 def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
-    """Resolve every claim of ``members`` (in layout order).
+    """Derive the last assignment from all claims of ``members`` (in layout order).
 
-    Cost: O(claims); contested partitions and the standbys of stateful groups cost a sort.
+    Cost: O(claims), and a sort of contested partitions and of the standbys of stateful groups.
     """
     generations = np.array([_generation(m) for m in members], dtype=np.int64)
     topics = {t for group in layout.groups for t in group.topics}
@@ -38,7 +39,7 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
     wishes = _gather((one.former_actives for one in members), topics)
     promised = _gather((one.awaited for one in members), logs) if logs else {}
     owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
-    # Usually there are no contested claims: a single array serves all three.
+    # Usually no member reports former or awaited tasks: then all three names share one array.
     last = home = awaited = np.full(layout.tasks, NOBODY, dtype=np.int64)
     if any(claims.members for claims in (*wishes.values(), *promised.values())):
         last, home, awaited = owner.copy(), owner.copy(), owner.copy()
@@ -51,7 +52,8 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
         if any(wishes[t].members for t in group.topics):
             before = {t: of_subscribers.pairs(wishes[t]) for t in group.topics}
             layout.of(g, home)[:] = was = _previous_owner(group, before, dates)[0]
-            # A member with a later assignment does not know the owners of the remaining tasks since then.
+            # A former owner with a later assignment does not count: since then, another member may have
+            # owned the tasks.
             layout.of(g, last)[:] = np.where((dates >= generations)[was], was, NOBODY)
         if any(promised[t].members for t in group.changelogs):
             waits = {t: of_subscribers.pairs(promised.get(t)) for t in group.topics}
@@ -76,7 +78,7 @@ def _date(g: object) -> int:
 
 
 def _gather(sides: Iterable[object], topics: set[str]) -> dict[str, TopicClaims]:
-    """Return every claim of ``sides``, one per member, on a known topic, by topic."""
+    """Return topic -> all claims on the topic; ``sides`` has the claims of each member."""
     found = {topic: TopicClaims() for topic in topics}
     for m, claims in enumerate(sides):
         for topic, claim in items_of(claims):
@@ -86,7 +88,7 @@ def _gather(sides: Iterable[object], topics: set[str]) -> dict[str, TopicClaims]
 
 
 class _Subscribers:
-    """Reads the claims on one group and drops claims of members without a subscription to the group."""
+    """A reader of the claims on one group; it drops claims of members that do not subscribe to the group."""
 
     def __init__(self, group: Group, members: int) -> None:
         self.count = group.partitions
@@ -97,10 +99,10 @@ class _Subscribers:
         self._read: list[tuple[TopicClaims, _Pairs]] = []
 
     def pairs(self, claims: TopicClaims | None) -> _Pairs:
-        """Return (numbers, members) of a topic; topics with identical claim objects share the result."""
+        """Return (numbers, members) of a topic's claims; topics with identical claims share the result."""
         if claims is None:
             return _NO_INTS, _NO_INTS
-        # Co-partitioned topics mostly have equal claims, and decoders share equal objects.
+        # Co-partitioned topics mostly have equal claims, and decoders use one object for equal claims.
         for earlier, pairs in self._read[-1:]:
             if earlier.is_same(claims):
                 return pairs
@@ -120,7 +122,7 @@ class _Subscribers:
 def _previous_owner(
     group: Group, claims: dict[str, _Pairs], generations: Ints
 ) -> tuple[Ints, bool]:
-    """Return the owner of each number, and whether every claim comes from its owner."""
+    """Return the owner of each number, and whether all claims come from the owners."""
     different = {id(pairs[0]): pairs for t in group.topics if (pairs := claims[t])[0].size}
     laid = [_lay(*pairs, group.partitions) for pairs in different.values()]
     if not laid:
@@ -133,14 +135,14 @@ def _previous_owner(
 
 
 def _lay(number: Ints, member: Ints, count: int) -> tuple[Ints, bool]:
-    """Return the claims on one topic merged into an array, and whether all numbers were distinct."""
+    """Return the owners by one topic's claims, and whether no number was claimed twice."""
     owner = np.full(count, NOBODY, dtype=np.int64)
     owner[number] = member
     return owner, number.size == int(np.count_nonzero(owner >= 0))
 
 
 def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
-    """Resolve contested claims by the full rule, over (topic, number, member) triples."""
+    """Return the owner of each number by the rules of this module, for contested claims."""
     triples = [(t, *claims[topic]) for t, topic in enumerate(group.topics)]
     topic = np.concatenate([np.full(p.size, t, dtype=np.int64) for t, p, _ in triples])
     number = np.concatenate([p for _, p, _ in triples])
@@ -150,7 +152,7 @@ def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
     np.maximum.at(newest, number, generations[member])
     heard = generations[member] == newest[number]
     topic, number, member = topic[heard], number[heard], member[heard]
-    # A duplicate number in a member's claim is no contest. Claims of two members void each other.
+    # Duplicates in one member's claim count once; if two members claim the same, neither claim counts.
     number, topic, member = np.unique(np.stack((number, topic, member)), axis=1)
     _, first, times = np.unique(
         number * len(group.topics) + topic, return_index=True, return_counts=True
@@ -160,7 +162,10 @@ def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
 
 
 def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
-    """Return the member with most topics; a tie goes to the earliest topic (sources before changelogs)."""
+    """Return for each number the member with most topics; a tie goes to the member with the first topic.
+
+    Source topics come before changelogs.
+    """
     order = np.lexsort((topic, member, number))
     number, topic, member = number[order], topic[order], member[order]
     new = np.ones(number.size, dtype=bool)
@@ -176,7 +181,7 @@ def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
 
 @dataclass(frozen=True, kw_only=True)
 class _Copies:
-    """The warm copies of one group, as pairs (flat task, member), unique and in order."""
+    """The warm copies of one group: unique, sorted (flat task, member) pairs; see :class:`Previous`."""
 
     task: Ints
     member: Ints
@@ -192,10 +197,10 @@ _NO_COPIES = _Copies(
 def _copies(
     group: Group, start: int, owner: Ints, actives: list[_Pairs], standbys: list[_Pairs]
 ) -> _Copies:
-    """Return, per task and member without the owner, the number of the task's changelogs in the copy.
+    """Return the copies of each task on other members than its owner, with their number of changelogs.
 
-    A member that was active on any topic of the task held all the state. The generation is irrelevant here:
-    even a stale file saves most of a restore.
+    A member that was active on any topic of the task had all of its state. Claims of any generation count,
+    because even a stale file saves most of a restore.
     """
     every = len(group.changelogs)
     found = [(*_others(*pairs, owner), every, False) for pairs in actives]
@@ -215,7 +220,7 @@ def _copies(
 
 
 def _others(number: Ints, member: Ints, owner: Ints) -> _Pairs:
-    """Return the unique pairs of a topic without the owners' pairs."""
+    """Return the unique (number, member) pairs of a topic, without the pairs of the owners."""
     others = owner[number] != member
     width = int(member.max(initial=0)) + 1
     keys = np.unique(number[others] * width + member[others])
@@ -260,7 +265,7 @@ def _assembled(
 
 
 def _held(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
-    """Return ``awaited`` limited to members that hold a copy of a task with another owner."""
+    """Return ``awaited`` where the member has a copy and the task has another, living owner; else NOBODY."""
     if not (awaited != NOBODY).any():
         return awaited
     found = np.full(owner.size, NOBODY, dtype=np.int64)
@@ -270,8 +275,10 @@ def _held(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
 
 
 def _best_places(owner: Ints, last: Ints, task: Ints, member: Ints, logs: Ints) -> Ints:
-    """Return ``last`` for tasks without an owner; a member loses the task if other members hold more state,
-    because a former ownership without state saves no restore."""
+    """Return ``last`` for tasks without an owner, unless another member has more of the state.
+
+    A return to a former owner with less state would need a restore.
+    """
     if not (last != NOBODY).any():
         return last
     former = np.where(owner == NOBODY, last, NOBODY)

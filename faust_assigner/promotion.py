@@ -1,4 +1,7 @@
-"""Promotion: in this round an orphaned stateful task goes to a holder of its state, off its target."""
+"""Promote orphans: a stateful task without a living owner goes to a member that holds its state.
+
+Such a task may be off its target in this round.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Previous
 
 
 def promotable(layout: Layout, previous: Previous) -> Bools:
-    """Return bool[T]: stateful tasks of ordinary groups with a copy but without an owner."""
+    """Return bool[T]: the stateful tasks that add load and have a copy but no owner."""
     held = np.zeros(layout.tasks, dtype=np.bool_)
     if not previous.copy_task.size:
         return held
@@ -32,14 +35,16 @@ def promote(
     waiting: Bools | None = None,
     even_state: bool = False,
 ) -> Ints:
-    """Return this round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders,
-    and each task of ``waiting`` at its previous owner.
+    """Return int64[T], this round's owners.
 
-    The best holders have the most changelogs of the task. The choice among them optimises the target's
-    objective exactly: total balance, group balance, the most tasks back at their last owner, with
-    ``even_state`` an even number of stateful tasks, then the most tasks at their target. With ``weight``
-    float64[T] the heaviest tasks are placed first, at their last owner or their lightest holder. ``target``
-    is ``NOBODY`` for tasks without load, and so is the result.
+    A task of ``able`` goes to one of its best holders, which have the most changelogs of the task. A task of
+    ``waiting`` stays with its previous owner. Any other task goes to its ``target``, which is ``NOBODY`` for
+    tasks that add no load.
+
+    The choice among the best holders is exactly optimal. Its terms are, in order: total balance, group
+    balance, tasks back at their last owner, even numbers of stateful tasks (only with ``even_state``),
+    and tasks at their target. With ``weight`` float64[T] the heaviest tasks are placed first instead,
+    each at its last owner or at its lightest holder.
     """
     now = target.copy()
     if waiting is not None:
@@ -71,7 +76,7 @@ def _orphans(
     member: Ints,
     even_state: bool,
 ) -> Orphans:
-    """Return the orphans with a choice, ``tasks`` int64[N] ascending; ``now`` fixes the other tasks."""
+    """Return the problem for the orphans ``tasks`` int64[N]; ``now`` has the owners of all other tasks."""
     members = len(layout.member_ids)
     groups = np.repeat(np.arange(len(layout.groups)), np.diff(layout.start))
     settled = np.zeros((len(layout.groups), members), dtype=np.int64)
@@ -93,7 +98,7 @@ def _orphans(
 def _lightest(
     layout: Layout, now: Ints, previous: Previous, task: Ints, member: Ints, weight: Floats
 ) -> None:
-    """Fill ``now`` in, the heaviest task first."""
+    """Write owners to ``now``, the heaviest task first: the former owner, or else the lightest holder."""
     counted = now != NOBODY
     load = np.bincount(now[counted], weight[counted], minlength=len(layout.member_ids))
     first = np.flatnonzero(np.append(True, task[1:] != task[:-1])) if task.size else task
@@ -107,7 +112,7 @@ def _lightest(
 
 
 def _best_holders(previous: Previous, able: Bools) -> tuple[Ints, Ints]:
-    """Return the sorted (task, member) pairs of the copies with most changelogs, for tasks of ``able``."""
+    """Return the sorted (task, member) pairs of the best copies (most changelogs) of the tasks ``able``."""
     rows = np.flatnonzero(able[previous.copy_task])
     task, member, logs = (
         previous.copy_task[rows],

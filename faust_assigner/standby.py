@@ -1,10 +1,15 @@
-"""StandbyAssignor: actives + previous replicas + racks -> standbys.
+"""StandbyAssignor: place the standbys, from actives, previous copies and racks.
 
-The objective, in order: R' distinct members; as many racks as possible; standby loads within 1;
-each member's actives spread over all its peers, so that a death overloads no member; the fewest
-copies to restore. With racks the spread has priority over even loads, which are then as even as the spread
-permits: between unequal racks even loads and an even spread exclude each other.
-docs/explanation/algorithms.md#standbys derives the terms, :mod:`faust_assigner.standbys.shares` the numbers.
+The objective is, in order:
+
+1. R' distinct members per task;
+2. as many racks as possible per task;
+3. standby loads that differ by at most 1;
+4. the standbys of each member's tasks spread over all its peers, so that a death overloads no member;
+5. the fewest copies to restore.
+
+With racks, 4 has priority over 3, because racks of unequal size do not allow both. The terms are derived in
+docs/explanation/algorithms.md#standbys, and the numbers in :mod:`faust_assigner.standbys.shares`.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ __all__ = ["StandbyAssignor", "StandbyProblem", "place_standbys"]
 def place_standbys(
     layout: Layout, previous: Previous, owner: Ints, target: Ints, replicas: int
 ) -> Ints:
-    """Return int64[T, R], ``NOBODY``-padded: the holders of each task's copies; none for stateless tasks."""
+    """Return int64[T, R]: the members with each task's standbys, padded with ``NOBODY``."""
     placed = np.full((layout.tasks, replicas), NOBODY, dtype=np.int64)
     tasks = stateful_tasks(layout)
     if replicas and tasks.size:
@@ -39,7 +44,7 @@ def place_standbys(
 
 
 def _place(problem: StandbyProblem) -> Ints:
-    """Place the standbys; a wish for a target member is dropped if the wish would unbalance the group."""
+    """Place the standbys; drop half or all wanted standbys on target members if they make loads uneven."""
     standbys = StandbyAssignor().place(problem)
     _, has_racks = settled_racks(problem.rack)
     wishes = problem.wanted_task.size
@@ -70,11 +75,11 @@ class StandbyAssignor:
     """
 
     def place(self, problem: StandbyProblem) -> Ints:
-        """Return int64[T, R] member indexes, ``NOBODY`` beyond a task's own R'.
+        """Return int64[T, R]: the members of each task's R' standbys, then ``NOBODY``.
 
-        A row's standbys are distinct, eligible and never the owner; the first is the first to promote.
-        Placing again with the result as the copies gives the same result. Cost: O(T + M^2) in
-        numpy after small changes, plus a few milliseconds for every 64 moved standbys.
+        A row's members are distinct, eligible and not the owner; the first is promoted if the owner dies.
+        If the result is the input of the next placement, the next result is the same. Cost: O(T + M^2) in
+        numpy after small changes, plus a few milliseconds per 64 moved standbys.
         """
         problem = _sound(problem)
         shares = fair_shares(problem)
@@ -94,7 +99,7 @@ class StandbyAssignor:
 
 
 def _sound(problem: StandbyProblem) -> StandbyProblem:
-    """Drop copies that cannot be standbys: of an unowned task, of the owner, of a non-subscriber."""
+    """Drop copies that cannot be standbys: of an unowned task, on the owner, or on a non-subscriber."""
     copies = usable(problem, problem.copy_task, problem.copy_member)
     wanted = usable(problem, problem.wanted_task, problem.wanted_member)
     capacity = np.where(problem.capacity > 0, problem.capacity, 1.0)

@@ -1,4 +1,4 @@
-"""StickyAssignor: groups + previous owners -> the target assignment of the actives (KIP-54, exact)."""
+"""StickyAssignor: compute the target of the actives from groups and previous owners (KIP-54, exact)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from faust_assigner.actives.counts import optimal_counts
 from faust_assigner.actives.numbers import assign_numbers, count_by_member
 from faust_assigner.model import NOBODY, Bools, Ints, Layout, Previous
 
-#: (group, numbers int64[K], members int64[K]) -> bool[K].
+#: (group, numbers int64[K], members int64[K]) -> bool[K]: whether each member's copy has caught up.
 CaughtUp: TypeAlias = Callable[[int, Ints, Ints], Bools]
 
 
 class StickyAssignor:
-    """The target: total balance, then group balance, then stickiness, then warmth, all exact.
+    """Computes the target: exactly optimal in total balance, then group balance, stickiness and warmth.
 
-    The class works in two steps: the number of tasks of each group on each member (:func:`optimal_counts`),
-    then the partition numbers (:func:`assign_numbers`). Warmth is exact for the chosen counts; between
-    equally good counts the choice prefers members with copies.
+    Warmth is the number of moving tasks that go to a member with a copy of their state. The first step is the
+    number of tasks of each group on each member (:func:`optimal_counts`); the second step is the partition
+    numbers (:func:`assign_numbers`). Warmth is exact for the chosen counts; among equally good counts, the
+    first step prefers members with copies.
     """
 
     def assign(self, layout: Layout, previous: Previous, caught_up: CaughtUp | None = None) -> Ints:
-        """Return int64[T], the owner of every task; ``NOBODY`` for the tasks without load.
+        """Return int64[T], the owner of each task; ``NOBODY`` for tasks that add no load.
 
-        ``caught_up(group, numbers, members)`` marks the copies within the acceptable recovery lag. Moves onto
-        these copies come first, and the previous round's promises are kept. Cost: O(T) numpy work, plus
-        the cost of the counts.
+        ``caught_up(group, numbers, members)`` marks the copies within the acceptable recovery lag; moves onto
+        these copies come first. With ``caught_up``, moves that the previous round announced
+        (``previous.awaited``) are preferred too. Cost: O(T) numpy work, plus the cost of the counts.
         """
         ordinary = [g for g, group in enumerate(layout.groups) if group.adds_load]
         members = len(layout.member_ids)
@@ -70,10 +71,11 @@ class StickyAssignor:
 
 
 def _homes(previous: Previous, *, promises: bool) -> tuple[Ints | None, Ints | None]:
-    """Return (preferred member of each task, owner of the task if a stay is preferred), int64[T] or None.
+    """Return (preferred member of each task, owner of each task that should stay), each int64[T] or None.
 
-    A promise of the last round is a preference, and its task is the first to leave an overloaded owner. So
-    repeated plans ask for the same tasks until another event (docs/explanation/algorithms.md#warm-ups).
+    With ``promises``, a task that the last round announced to move prefers its announced member and is
+    the first to leave an overloaded owner. So repeated plans move the same tasks until another event
+    occurs (docs/explanation/algorithms.md#warm-ups).
     """
     last, home = previous.last_owner, previous.home
     if promises and (promised := previous.awaited != NOBODY).any():

@@ -1,16 +1,16 @@
 """Warm-ups: a living owner keeps a stateful task until the target member has caught up (KIP-441).
 
 The target is the final assignment; this stage limits the moves of this round. If the target member of a task
-is too far behind, the task stays with its owner and the target member gets a warm-up: a replica beyond the
-standbys. In the next round the task moves to the caught-up replica. The number of concurrent warm-ups is
-limited; the replicas with the least lag come first.
+is too far behind, the task stays with its owner, and the target member gets a warm-up: a replica in addition
+to the standbys. In a later round the task moves to the replica that has caught up. The number of concurrent
+warm-ups is limited; replicas with the least lag come first.
 
-The lag is counted in records, from the members' reported positions: a changelog ends at its owner's
-position. An implausible position never delays a task.
+The lag is a number of records, computed from the positions that members report. The owner's position is
+the end of a changelog. A member without reported positions never delays a task.
 
-Without further events the target is reached in at most ceil(D / W) + 1 rounds, D being the waiting tasks
-and W = min(``max_per_member``, ``max_per_group``), if each replica catches up within a round:
-docs/explanation/algorithms.md#warm-ups has the proof.
+Let D be the number of waiting tasks, and W = min(``max_per_member``, ``max_per_group``). Without further
+events, and if each replica catches up within a round, the target is reached in at most ceil(D / W) + 1
+rounds: docs/explanation/algorithms.md#warm-ups has the proof.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import numpy as np
 from faust_assigner.claims import claim_on, numbers, offsets_at
 from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Onward, Previous
 
-#: Longer than any log; sums of a task's changelogs still fit in an int64.
+#: The limit of positions: above any real offset, and small enough that sums fit in an int64.
 _FURTHEST = 1 << 48
-#: The maximum number of records between an owner's report and its log end. A position further on belongs
-#: to a different log (files of a recreated topic) or is false.
+#: The maximum number of records that a log is assumed to grow after its owner's report. A position
+#: further beyond this report is wrong, or belongs to another log (files of a recreated topic).
 _PLAUSIBLE_GROWTH = 100_000
 
 
@@ -36,12 +36,14 @@ _PLAUSIBLE_GROWTH = 100_000
 class WarmupPolicy:
     """The limits under which a task waits for its state.
 
-    A member at most ``acceptable_recovery_lag`` records behind has caught up, unless the member holds no
-    state of a log longer than ``acceptable_from_nothing``: opening and filling a new table takes longer than
-    reading the rest of an existing table. At most ``max_per_member`` warm-ups run on a member and
-    ``max_per_group`` in the group, so that restores do not starve processing; both limits are at least 1.
-    A worker replaces these defaults by its settings (``FAUST_ASSIGNER_MAX_WARMUPS`` in settings/table.py).
-    This module has no clock: members report a wait that is too long (``Member.overdue``).
+    A member has caught up if it is at most ``acceptable_recovery_lag`` records behind. A member without any
+    state of a changelog has caught up only if the changelog has at most ``acceptable_from_nothing`` records,
+    because a new table takes longer to open and fill.
+
+    At most ``max_per_member`` warm-ups run on a member and ``max_per_group`` in the group, so that
+    restores do not slow down processing too much; both limits are at least 1. A worker replaces these
+    defaults by its settings (``FAUST_ASSIGNER_MAX_WARMUPS`` in settings/table.py). This module has no
+    clock: members report a wait that is too long (``Member.overdue``).
     """
 
     acceptable_recovery_lag: int = 10_000
@@ -58,22 +60,22 @@ class WarmupPolicy:
 
 
 class Progress:
-    """The members' lag for a single plan, computed on demand."""
+    """The members' lags for one plan, computed on demand, and the resulting moves and warm-ups."""
 
     def __init__(
         self, layout: Layout, members: Sequence[Member], previous: Previous, policy: WarmupPolicy
     ) -> None:
         self.layout, self.previous, self.policy = layout, previous, policy
         self._members = members
-        #: bool[M + 1]: the members that report positions; the last entry stands for ``NOBODY``.
+        #: bool[M + 1]: whether each member reports positions; the last entry is for ``NOBODY``.
         self.tells = np.array([*(m.positions is not None for m in members), False], dtype=np.bool_)
 
     # Lag -----------------------------------------------------------------------------------------
 
     def lag(self, g: int, number: Ints, member: Ints) -> Ints:
-        """Return int64[K]: the lag in records of ``member`` in the state of each ``number`` of group ``g``.
+        """Return int64[K]: how many records of the state of ``number`` in group ``g`` each ``member`` lacks.
 
-        0 if the member or the task's owner reports no positions: an unknown lag delays no task.
+        The lag is 0 if the member or the task's owner reports no positions, so that it delays no task.
         """
         return self._behind(g, number, member)[0]
 
@@ -86,7 +88,7 @@ class Progress:
         return near
 
     def _behind(self, g: int, number: Ints, member: Ints) -> tuple[Ints, Ints]:
-        """Return int64[K] twice: the records to read, and the longest log without any local state."""
+        """Return int64[K] twice: the lag, and the end of the longest changelog without local state."""
         owner = self.layout.of(g, self.previous.owner)[number]
         lag, from_nothing = np.zeros((2, number.size), dtype=np.int64)
         for topic in self.layout.groups[g].changelogs:
@@ -117,7 +119,7 @@ class Progress:
         return found
 
     def _at(self, topic: str, number: Ints, member: Ints) -> Ints:
-        """Return int64[K]: each member's position, 0 for partitions without a reported position."""
+        """Return int64[K]: each member's position in a changelog; 0 if it is not reported."""
         found = np.zeros(number.size, dtype=np.int64)
         order = np.argsort(member, kind="stable")
         who, first = np.unique(member[order], return_index=True)
@@ -130,7 +132,7 @@ class Progress:
     # This round ----------------------------------------------------------------------------------
 
     def held(self, target: Ints) -> Bools:
-        """Return bool[T]: the tasks that stay with their living owner because their ``target`` is behind."""
+        """Return bool[T]: the tasks that stay with their living owner, since their ``target`` is behind."""
         before = self.previous.owner
         waits = np.zeros(target.size, dtype=np.bool_)
         for g, group in enumerate(self.layout.groups):
@@ -141,10 +143,11 @@ class Progress:
         return waits
 
     def another(self, target: Ints) -> Ints:
-        """Return ``target`` with each overdue task exchanged for a different task of the same owner.
+        """Return ``target`` with each overdue task exchanged for another task of the same owner and group.
 
-        The replacement also waits, is not overdue on the target member and has the least lag. Without a
-        replacement the task keeps its target.
+        The overdue task then stays with its owner, and the replacement waits instead. The replacement is
+        a task that would have stayed, is not overdue on the target member, and has the least lag there.
+        Without such a task, the overdue task keeps its target.
         """
         overdue = self._overdue
         if not overdue:
@@ -169,7 +172,7 @@ class Progress:
 
     @cached_property
     def _overdue(self) -> set[tuple[int, int]]:
-        """Return the (task, member) pairs that members report as overdue."""
+        """The (task, member) pairs that members report as overdue."""
         found = set()
         late = [
             (m, member)
@@ -184,7 +187,7 @@ class Progress:
         return found
 
     def after(self, owner: Ints) -> Progress:
-        """Return the progress after every member has received its tasks of ``owner`` int64[T]."""
+        """Return the progress after this round, when each member owns its tasks of ``owner`` int64[T]."""
         was, nobody = self.previous, np.full(owner.size, NOBODY, dtype=np.int64)
         left = np.flatnonzero(
             (was.owner != NOBODY)
@@ -209,7 +212,7 @@ class Progress:
         return Progress(self.layout, self._members, settled, self.policy)
 
     def far(self, owner: Ints, target: Ints) -> Bools:
-        """Return bool[T]: the tasks that leave ``owner`` but whose ``target`` has not caught up."""
+        """Return bool[T]: the tasks that shall leave ``owner`` but whose ``target`` has not caught up."""
         off = np.flatnonzero(_to_go(self.layout, owner, target))
         far = np.zeros(owner.size, dtype=np.bool_)
         far[off] = self._of_targets(self.caught_up, off, target) == 0
@@ -218,7 +221,7 @@ class Progress:
     def _of_targets(
         self, what: Callable[[int, Ints, Ints], Ints | Bools], tasks: Ints, target: Ints
     ) -> Ints:
-        """Return int64[K]: ``what`` of each of ``tasks`` on its ``target`` member."""
+        """Return int64[K]: ``what`` (a lag, or caught up) for each of ``tasks`` on its target member."""
         found = np.zeros(tasks.size, dtype=np.int64)
         group = np.searchsorted(self.layout.start, tasks, side="right") - 1
         for g in np.unique(group).tolist():
@@ -229,7 +232,7 @@ class Progress:
     def onward(
         self, owner: Ints, target: Ints, standby: Ints, far: Bools, disbelieved: Mapping[str, int]
     ) -> Onward:
-        """Compute the next rounds; ``far`` tasks get a warm-up if their ``target`` is no standby."""
+        """Plan the next rounds; a task of ``far`` gets a warm-up unless its target member has a standby."""
         waits = _to_go(self.layout, owner, target)
         for task, m in self._overdue:
             waits[task] &= target[task] != m
@@ -242,7 +245,10 @@ class Progress:
         return Onward(target, warmup, awaited, disbelieved)
 
     def _replicas(self, off: Ints, target: Ints) -> Ints:
-        """Return int64[T]: warm-ups for the tasks ``off``; existing warm-ups first, then the least lag."""
+        """Return int64[T]: the members with warm-ups for the tasks ``off``, within the limits.
+
+        Warm-ups that have begun come first, then those with the least lag.
+        """
         warmup = np.full(target.size, NOBODY, dtype=np.int64)
         if not off.size:
             return warmup
@@ -256,13 +262,13 @@ class Progress:
 
 
 def _is_beyond_log_end(position: Ints, end: Ints) -> Bools:
-    """Return bool[K]: whether a position is beyond the log's reported end plus plausible growth."""
+    """Return bool[K]: whether a position is implausibly far beyond the log's reported end."""
     beyond: Bools = position > end + _PLAUSIBLE_GROWTH
     return beyond
 
 
 def _to_go(layout: Layout, owner: Ints, target: Ints) -> Bools:
-    """Return bool[T]: stateful tasks that move from ``owner`` to ``target``."""
+    """Return bool[T]: the stateful tasks whose ``owner`` and ``target`` are different members."""
     off: Bools = owner != target
     away = np.flatnonzero(off)
     group = np.searchsorted(layout.start, away, side="right") - 1

@@ -1,1 +1,1 @@
-"""The helpers of :mod:`faust_assigner.sticky`: counts per group and member, then partition numbers."""
+"""The helpers of :mod:`faust_assigner.sticky`: they choose task counts, then partition numbers."""

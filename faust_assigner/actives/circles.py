@@ -1,4 +1,4 @@
-"""Circles among parents: after a search for shortest paths they show the negative cycles."""
+"""Find circles of parent pointers: after a search for shortest paths, each circle is a negative cycle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from faust_assigner.model import NOBODY
 
 
 def circles_of(up: Sequence[int]) -> Iterator[list[int]]:
-    """Yield every circle of ``up`` (node -> parent, or ``NOBODY``), in arc order. Cost: O(nodes)."""
+    """Yield each circle of ``up`` (node -> parent, or ``NOBODY``), from parent to child. Cost: O(nodes)."""
     seen = [0] * len(up)
     for start in range(len(up)):
         u = start

@@ -1,4 +1,4 @@
-"""The holders of copies of a group's numbers, for the steps that place tasks warm."""
+"""Find the members that hold copies of a group's state, so that tasks can move onto copies."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from faust_assigner.model import NOBODY, Ints, Layout, Previous
 
 
 def copies_of(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
-    """Return (numbers, members), unique and ordered: copies of group ``g``'s state on subscribers that
-    do not own the task.
+    """Return (partition numbers, members) of the copies of group ``g``'s state, unique and sorted.
 
-    The state of a follower counts for its leader: the changelog follows the source's new owner.
+    Only copies on subscribers that do not own the task are returned. Copies of a following changelog's state
+    count too, because the changelog follows the source's new owner.
     """
     found = [_copies(layout, previous, g)]
     for f, follower in enumerate(layout.groups):

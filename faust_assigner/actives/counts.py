@@ -1,4 +1,8 @@
-"""The number of tasks of each group on each member: total balance, group balance, stickiness, warmth."""
+"""Compute the optimal number of tasks of each group on each member.
+
+The terms of the optimum are, in order: total balance, group balance, stickiness, and warmth (tasks that move
+onto a copy of their state).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,11 @@ from faust_assigner.actives.potentials import fluid_start, warm_start, water_fil
 from faust_assigner.actives.transport import Digits, Flow, Transport
 from faust_assigner.model import Bools, Floats, Ints
 
-#: The flow starts from the last assignment while fewer than this share of tasks, and at most this number,
-#: have no owner or are in the wrong place. Wrong values cost time, never the optimum:
+#: The flow starts from the last assignment if at most this share of tasks, and at most this number of tasks,
+#: have no owner or must move. Other values change the time, not the result:
 #: docs/explanation/algorithms.md#potentials.
 _WARM_SHARE, _WARM = 0.02, 500
-#: Rates: the resolution of the largest capacity, and the greatest rate of a member.
+#: The rate of the largest capacity if rates are rounded, and the greatest rate of a member.
 _FINEST, _STEEPEST = 1 << 14, 1 << 30
 #: The highest load cost of a task in the flow; ``FAR`` is four times this value.
 _HIGHEST_COST = 1 << 59
@@ -25,12 +29,13 @@ _HIGHEST_COST = 1 << 59
 def optimal_counts(
     sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats, home: Ints | None = None
 ) -> Ints:
-    """Return int64[G, M], row sums ``sizes``: the exact optimum of the four terms, in this order.
+    """Return int64[G, M], the exact optimum of the four terms; row g sums to ``sizes[g]``.
 
-    ``sizes`` int64[G], partition counts; ``allowed`` bool[G, M], subscriptions, at least one per row;
-    ``held`` and ``warm`` int64[G, M], the tasks that a member owned and the tasks of which it has only a
-    copy; ``home`` int64[G, M], the number of held tasks from before the last stop; ``capacity``
-    float64[M]. Among equally good counts the lower member ids get more.
+    ``sizes`` int64[G]: partition counts. ``allowed`` bool[G, M]: subscriptions, at least one per row.
+    ``held`` int64[G, M]: the number of tasks that a member owned. ``warm`` int64[G, M]: the number of
+    other tasks of which the member has a copy. ``home`` int64[G, M]: the number of held tasks that the
+    member also owned when it last stopped. ``capacity`` float64[M]. Among equally good counts, lower
+    member ids get more tasks.
 
     Cost: O(G x M) if all subscriptions and capacities are equal, else a min-cost flow with G + M
     nodes.
@@ -59,10 +64,11 @@ def optimal_counts(
 
 
 def flow_rates(sizes: Ints, allowed: Bools, capacity: Floats) -> Ints:
-    """Return int64[M], :func:`rates` whose flow costs fit in an int64 for any claimed capacities.
+    """Return int64[M]: :func:`rates`, limited so that the flow's costs fit in an int64 for any capacities.
 
-    With w the value of a unit of load, the most expensive task of a member in an optimum, about
-    rate x (2 x load + 3), must stay below 2^59 / w: the loads are the loads of the fluid optimum.
+    The most expensive task of a member in an optimum costs about w x rate x (2 x load + 3), where w is
+    the value of a unit of load. This cost must stay below 2^59. The loads are estimated as if tasks were
+    divisible.
     """
     if not capacity.size or (capacity == capacity[0]).all():
         return np.ones(capacity.size, dtype=np.int64)
@@ -77,11 +83,12 @@ def flow_rates(sizes: Ints, allowed: Bools, capacity: Floats) -> Ints:
 
 
 def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST) -> Ints:
-    """Return int64[M], proportional to 1 / capacity; exact if the common denominator is small enough.
+    """Return int64[M]: the load cost of a task on each member, proportional to 1 / capacity.
 
-    Capacities are read as the nearest fraction with a denominator up to 1,000. If their common
-    multiple is too large, rates are rounded, with ``finest`` for the largest capacity. A rate above
-    ``steepest`` is lowered to ``steepest``: "optimal" means optimal for these rates.
+    Each capacity is read as the nearest fraction with a denominator up to 1,000. Rates are exact if the
+    common multiple of the numerators is small enough; otherwise rates are rounded, and the largest
+    capacity has the rate ``finest``. Rates above ``steepest`` are lowered to ``steepest``. Plans are
+    optimal for these rates.
     """
     if not capacity.size or (capacity == capacity[0]).all():
         return np.ones(capacity.size, dtype=np.int64)
@@ -103,7 +110,10 @@ def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST)
 
 
 def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
-    """Return the counts if every member may take every task: floors for all, extras where they stick."""
+    """Return the counts if all subscriptions and capacities are equal.
+
+    Each member gets the group's floor (tasks divided by members); the remaining tasks prefer previous owners.
+    """
     members = held.shape[1]
     floor, extra = np.divmod(sizes, members)
     if sizes.size == 1:
@@ -122,8 +132,8 @@ def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
             rate=np.ones(members, dtype=np.int64),
         )
     )
-    # The potentials are known: a task beyond the floor costs the same everywhere, and so does the next
-    # task of any member. Only the choice of members for the extras is left.
+    # The optimal potentials are known, because a task beyond the floor costs the same on all members.
+    # The flow only chooses the members that get the remaining tasks.
     level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)
     cell = 2 * floor + (extra > 0)
     of_member = np.full(members, -flow.digits.load * level, dtype=np.int64)

@@ -1,9 +1,10 @@
-"""Among equally good distributions of a group's numbers, find the one that returns most to their home member.
+"""Choose partition numbers so that most numbers return to their home, the member that last owned them.
 
-Counts, stays and warm moves are given. A number may stay with its owner or go to a receiving member. Each
-member is a bin of fixed size. A distribution improves exactly by a circle of numbers that change bins, each
-into the next number's bin (a transportation problem: Ahuja, Magnanti, Orlin, 9.3). So the search looks for a
-circle of bins with a gain, until none is left.
+The count of each member, the number of stays and the number of warm moves are given and do not change. A
+number may stay with its owner or move to a member that receives numbers. Each member is a bin of fixed size.
+If a distribution can be improved, then a circle of numbers, each moving into the next number's bin, improves
+it (a transportation problem: Ahuja, Magnanti, Orlin, 9.3). So the search applies circles with a gain until
+there are none.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ def bring_home(
     home: Ints,
     first: Bools | None = None,
 ) -> Ints:
-    """Return ``owner`` int64[n] with as many numbers at ``home`` int64[n] as counts, stays, warm moves allow.
+    """Return ``owner`` int64[n], changed so that as many numbers as possible are at ``home`` int64[n].
 
-    ``before`` int64[n]; ``number``, ``member`` int64[K], the copies and their holders among ``members``;
-    ``first`` bool[K], the copies with priority. Cost: O(n) if no gain is possible; otherwise a search over
-    the giving and receiving members for each few gains.
+    ``before`` int64[n]: previous owners. ``number``, ``member`` int64[K]: the copies and their holders among
+    ``members``. ``first`` bool[K]: the copies with priority. Cost: O(n) if no gain is possible; otherwise
+    a search over the giving and receiving members for every few gains.
     """
     first = np.zeros(number.size, dtype=np.bool_) if first is None else first
     moved = np.flatnonzero(owner != before)
     gives, receives = (np.zeros(members + 1, dtype=np.bool_) for _ in range(2))
     gives[before[moved]], receives[owner[moved]] = True, True
     receives[NOBODY] = False
-    loose = gives[before]  # NOBODY indexes the last entry: unowned numbers are free
+    loose = gives[before]  # NOBODY (-1) indexes the last entry
     may = loose & (home != owner) & (receives[home] | (home == before)) & (home != NOBODY)
     if not may.any() and not first.any():
         return owner
@@ -42,11 +43,11 @@ def bring_home(
 
 
 class _Dealing:
-    """A distribution: ``owner`` int64[n], and the value of each valuable (number, bin) pair.
+    """A distribution of numbers to bins (members), and the value of each valuable (number, bin) pair.
 
-    A warm move is worth more than any circle of homes; a caught-up copy more than any circle of warm moves.
-    ``now`` int64[n] is the value of each number in its current bin. The hub connects a number that may go
-    anywhere with the bins that accept any number.
+    A warm move has a higher value than all returns home in a circle; a move onto a copy with priority has a
+    higher value than all warm moves in a circle. ``now`` int64[n] is the value of each number in its current
+    bin. The hub is an extra node: any number may enter it, and it leads to each bin that receives numbers.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class _Dealing:
         self.now[self.number[here]] = self.worth[here]
 
     def settled(self) -> Ints:
-        """Return the owners once no circle has a gain."""
+        """Apply circles with a gain until there are none; return the owners."""
         while circles := self._circles():
             for circle in circles:
                 for number, to in circle:
@@ -97,7 +98,7 @@ class _Dealing:
         return self.owner
 
     def _arcs(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return (from, to, gain, number), ordered by ``to``: valuable changes and changes over the hub."""
+        """Return (from, to, gain, number) of all changes of bin, direct or over the hub, sorted by ``to``."""
         row = np.flatnonzero(self.owner[self.number] != self.bin)
         number = self.number[row]
         cheap = self.loose[np.lexsort((self.loose, self.now[self.loose], self.owner[self.loose]))]
@@ -117,10 +118,10 @@ class _Dealing:
         return tail[order], head[order], gain[order], moving[order]
 
     def _circles(self) -> list[list[tuple[int, int]]]:
-        """Return circles of (number, its new bin) that have a gain and share no bin; empty without a gain.
+        """Return circles of (number, new bin) that have a gain and share no bin; empty if there are none.
 
-        Bellman-Ford from all bins at the same time: a circle of parents has a gain, and exists after at most
-        as many rounds as there are bins.
+        The search is Bellman-Ford from all bins at once. A circle of parents has a gain, and exists after
+        at most as many rounds as there are bins.
         """
         tail, head, gain, moving = self._arcs()
         heads, start = np.unique(head, return_index=True)
@@ -146,7 +147,7 @@ class _Dealing:
 
 
 def _carried(circle: list[int], via: Ints, moving: Ints, hub: int) -> list[tuple[int, int]]:
-    """Return the numbers that change bins; a number over the hub ends in the bin after the hub."""
+    """Return (number, new bin) of a circle; a number that enters the hub moves to the bin after the hub."""
     found: list[tuple[int, int]] = []
     behind = dict(zip(circle, [*circle[1:], circle[0]], strict=True))
     for v in circle:

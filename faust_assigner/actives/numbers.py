@@ -1,4 +1,4 @@
-"""Counts -> numbers: the numbers that a member keeps, gives up and receives, for given counts."""
+"""Choose the partition numbers that each member keeps, gives up and receives, for given counts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ def assign_numbers(
     home: Ints | None = None,
     caught_up: Callable[[Ints, Ints], Bools] | None = None,
 ) -> Ints:
-    """Return int64[n], the owners of a group's numbers: keep, give up, land warm, return home, fill in runs.
+    """Return int64[n], the owners of a group's numbers.
 
-    ``before`` int64[n]; ``counts``, ``held`` int64[M]; ``number``, ``member``: the copies and their holders;
-    ``home`` int64[n], the preferred member of each number, or ``NOBODY``; ``caught_up`` marks the copies
-    with priority over the rest.
+    The steps are: keep numbers, give up surplus numbers, move numbers onto copies, return numbers home, and
+    fill the rest in contiguous runs.
+
+    ``before`` int64[n]: previous owners. ``counts``, ``held`` int64[M]: how many numbers a member gets
+    and had. ``number``, ``member``: the copies and their holders. ``home`` int64[n]: the preferred member
+    of each number, or ``NOBODY``. ``caught_up`` marks the copies that have priority.
     """
     first = np.zeros(number.size, dtype=np.bool_)
     if caught_up is not None and number.size and (held != counts).any():
@@ -71,15 +74,16 @@ def _keep_and_land(
 
 
 def keep_and_shed(before: Ints, counts: Ints, held: Ints) -> Ints:
-    """Return ``before`` with the highest numbers beyond each member's count freed (``NOBODY``).
+    """Return ``before`` with each member's surplus numbers freed (``NOBODY``), the highest numbers first.
 
-    ``counts`` and ``held`` int64[M]: the numbers a member gets, the numbers it had. Freeing the highest
-    numbers keeps runs whole. Cost: O(n), and a sort of the numbers of members above their count.
+    ``counts`` and ``held`` int64[M]: how many numbers a member gets and had. Freeing the highest numbers
+    keeps contiguous runs. Cost: O(n), and a sort of the numbers of members above their count.
     """
     over = held > counts
     if not over.any():
         return before.copy()
-    candidates = np.flatnonzero(np.append(over, False)[before])  # NOBODY indexes the last, False
+    # NOBODY (-1) indexes the last entry, which is False.
+    candidates = np.flatnonzero(np.append(over, False)[before])
     of = before[candidates]
     # A stable sort of 16-bit integers is a radix sort.
     order = np.argsort(of.astype(np.uint16) if held.size <= 0xFFFF else of, kind="stable")
@@ -92,7 +96,7 @@ def keep_and_shed(before: Ints, counts: Ints, held: Ints) -> Ints:
 
 
 def fill(owner: Ints, counts: Ints) -> Ints:
-    """Return ``owner`` with every free number assigned, in runs, to members with room, by member id."""
+    """Assign each free number in ``owner`` to members with room, in contiguous runs, by member id."""
     free = np.flatnonzero(owner < 0)
     if free.size:
         room = counts - count_by_member(owner, counts.size)

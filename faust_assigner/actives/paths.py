@@ -1,4 +1,4 @@
-"""Shortest paths over a flow's residual graph: they ship the imbalances that the flow still has."""
+"""Complete a flow: ship its remaining imbalances along shortest paths of the residual graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.model import Ints
 
 
 def augment(flow: Flow) -> Ints:
-    """Ship every imbalance along shortest paths; return the optimal ``x``."""
+    """Ship all imbalances along shortest paths; return the optimal counts ``flow.x``."""
     excess = flow.excess()
     search = _Search(flow, excess)
     while (excess > 0).any():
@@ -22,29 +22,32 @@ def augment(flow: Flow) -> Ints:
 
 
 class _Search:
-    """Dijkstra over the residual graph, nodes = groups, then members, then the sink.
+    """Dijkstra's search over the residual graph; nodes are the groups, then the members, then the sink.
 
-    Between two calls every usable arc has a reduced cost of at least zero, and every arc for
-    :meth:`blocking_flow` has a reduced cost of exactly zero.
+    The reduced cost of an arc u -> v is its cost + potential(u) - potential(v). Between two calls no
+    usable arc has a negative reduced cost. :meth:`blocking_flow` uses only arcs of reduced cost zero.
     """
 
     def __init__(self, flow: Flow, excess: Ints) -> None:
         self.flow = flow
-        #: int64[G + M + 1], the excess (> 0) or deficit (< 0) of each node; sums to 0 and only shrinks in
-        #: magnitude. If all are zero, the counts are complete and optimal.
+        #: int64[G + M + 1]: the excess (> 0) or deficit (< 0) of each node, with the sum 0. The values only
+        #: shrink in magnitude. If all values are 0, the counts are complete and optimal.
         self.excess = excess
         self.groups, self.members = flow.t.allowed.shape
         self.sink = self.groups + self.members
-        #: int64[M], the load cost of an additional task and of a removed task (``FAR`` without tasks) per
-        #: member; both follow ``flow.load``.
+        #: int64[M] twice: the load cost of one more task on a member, and of one task less (``FAR`` without
+        #: tasks). Both are updated with ``flow.load``.
         self.load_up = flow.load_cost(flow.load + 1, flow.t.rate)
         self.load_down = np.where(flow.load > 0, -flow.load_cost(flow.load, flow.t.rate), FAR)
-        #: int64[G + M + 1]. Only :meth:`shortest_paths` changes the values, and only downwards relative
-        #: to the nearest deficit, which keeps reduced costs at zero or above.
+        #: int64[G + M + 1]: the potential of each node. Only :meth:`shortest_paths` changes the values, so
+        #: that no reduced cost becomes negative.
         self.potential = np.concatenate((flow.of_group, flow.of_member, [0]))
 
     def shortest_paths(self) -> None:
-        """Lower the potentials by Dijkstra until the path to the nearest deficit has reduced cost zero."""
+        """Run Dijkstra from all nodes with an excess; update the potentials.
+
+        Afterwards all arcs on the shortest path to the nearest node with a deficit have reduced cost zero.
+        """
         size = self.sink + 1
         distance = np.full(size, FAR, dtype=np.int64)
         distance[self.excess > 0] = 0
@@ -63,7 +66,10 @@ class _Search:
         self.potential[done] += distance[done] - nearest
 
     def blocking_flow(self) -> bool:
-        """Ship along shortest paths of reduced cost zero until no path is left (Dinic's blocking flow)."""
+        """Ship along the paths of reduced cost zero with the fewest arcs (Dinic's blocking flow).
+
+        Returns whether a task was shipped.
+        """
         p, g, flow = self.potential, self.groups, self.flow
         of_group, of_member = p[:g], p[g : self.sink]
         self.free_up = flow.up + of_group[:, None] == of_member
@@ -81,7 +87,10 @@ class _Search:
         return shipped
 
     def _layers(self) -> Ints | None:
-        """Return the steps from the nearest excess, int64[nodes]; -1 beyond the first deficit layer."""
+        """Return int64[nodes]: the number of arcs from the nearest excess, -1 for unreached nodes.
+
+        The search ends at the first layer with a deficit. Returns None if no deficit can be reached.
+        """
         g = self.groups
         layer = np.full(self.sink + 1, -1, dtype=np.int64)
         frontier = self.excess > 0
@@ -102,7 +111,7 @@ class _Search:
         return None
 
     def _admissible_path(self, source: int, layer: Ints) -> list[int]:
-        """Return a path down the layers to a deficit; dead ends leave the layers."""
+        """Return a path along the layers from ``source`` to a deficit, or an empty list; remove dead ends."""
         g = self.groups
         path = [source]
         while path:

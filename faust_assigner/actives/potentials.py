@@ -1,4 +1,7 @@
-"""Initial potentials of the flow: exact near the last assignment, otherwise from the fluid relaxation."""
+"""Compute the flow's initial potentials: exact near the last assignment, otherwise estimated.
+
+The estimate treats tasks as divisible. ``transport.py`` defines potentials.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ import numpy as np
 from faust_assigner.actives.transport import FAR, Flow
 from faust_assigner.model import Bools, Floats, Ints
 
-#: Rounds of Bellman-Ford, of pouring and of pricing. The limit bounds the time of a start but not the result:
-#: poor potentials leave more to ship (docs/explanation/algorithms.md#potentials).
+#: The maximum number of rounds of each iteration. The limit bounds the time of a start and does not
+#: change the result: with worse potentials, more tasks must be shipped
+#: (docs/explanation/algorithms.md#potentials).
 _ROUNDS = 48
 
 
 def warm_start(flow: Flow, counts: Ints) -> tuple[Ints, Ints]:
     """Compute by Bellman-Ford the potentials under which ``counts`` int64[G, M] is optimal.
 
-    Exact if ``counts`` is the remainder of an optimal assignment: then it has no improving cycle. With an
-    improving cycle, the rounds end anyway and the potentials are approximate.
+    The potentials are exact if ``counts`` remains from an optimal assignment: then no cycle improves it. If a
+    cycle improves ``counts``, the potentials are approximate.
     """
     t = flow.t
     load = counts.sum(axis=0)
@@ -37,7 +41,7 @@ def _capped(costs: Ints) -> Ints:
 
 
 def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[Ints, Ints]:
-    """Return finite potentials for unreached nodes: idle members and groups without previous owners."""
+    """Replace infinite potentials: those of members without tasks and of groups without previous owners."""
     idle = of_member > FAR // 2
     of_member = np.where(idle, -flow.load_cost(np.ones_like(of_member), flow.t.rate), of_member)
     fresh = of_group > FAR // 2
@@ -46,9 +50,10 @@ def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[I
 
 
 def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
-    """Return potentials near the optimum of the continuous problem: tasks as a fluid, without claims.
+    """Return potentials near the optimum of a simpler problem: divisible tasks, without previous owners.
 
-    First compute level loads; then, for these loads, the cells with the least sum of squares.
+    First compute even loads of the members. Then compute, for these loads, the counts per group and member
+    with the least sum of squares.
     """
     t, d = flow.t, flow.digits
     fluid = water_fill(t.supply, t.allowed, t.rate / t.rate.min())
@@ -57,15 +62,19 @@ def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
     cheapest = np.where(t.allowed, level, FAR).min(axis=1)
     tight = t.allowed & (level == cheapest[:, None])
     of_group, of_member = _scale_duals(t.supply.astype(np.float64), load, tight)
-    # Round the potentials of groups to even and of members to odd whole numbers. Most cells then have
-    # two equally cheap counts; choosing between them evens out the loads without a search.
+    # Round the potentials of groups to even and of members to odd whole numbers. Then most (group,
+    # member) pairs have two equally cheap counts, and a choice between the two fixes most imbalances
+    # without a search.
     member = -d.load * level - d.group * (2 * np.rint(of_member).astype(np.int64) + 1)
     group = -d.load * cheapest - d.group * 2 * np.rint(of_group + 0.5).astype(np.int64)
     return group, member
 
 
 def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
-    """Return float64[G, M], the least majorised fluid loads: each group fills its members in turn."""
+    """Return float64[G, M], the most even distribution of divisible tasks.
+
+    Each group in turn pours its tasks over its members, until the loads no longer change.
+    """
     members = [np.flatnonzero(row) for row in allowed]
     order = np.argsort([who.size for who in members], kind="stable").tolist()
     filled = [
@@ -92,7 +101,7 @@ def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
 
 
 def _components(used: Bools) -> Ints:
-    """Return int64[M]: members that share a group's fluid, directly or indirectly, have equal labels."""
+    """Return int64[M]: equal labels for members that share a group's tasks, also over other members."""
     label = np.arange(used.shape[1])
     while True:
         of_group = np.where(used, label, label.size).min(axis=1)
@@ -103,11 +112,12 @@ def _components(used: Bools) -> Ints:
 
 
 def _fill_one(amount: float, rest: Floats, rate: Floats) -> Floats:
-    """Pour ``amount`` over members with loads ``rest``, up to a common level of load * rate."""
+    """Distribute ``amount`` over members with loads ``rest``, up to a common level of load * rate."""
     height = rest * rate
     order = np.argsort(height, kind="stable")
     width = np.cumsum(1 / rate[order])
-    # The level if the k lowest members receive fluid: k is the number of members below the level.
+    # ``level[k - 1]`` is the level if the k lowest members receive tasks; k must be the number of
+    # members below this level.
     level = (amount + np.cumsum(rest[order])) / width
     k = int(np.count_nonzero(height[order] < level))
     filled: Floats = np.maximum(level[max(k, 1) - 1] / rate - rest, 0.0)
@@ -115,7 +125,11 @@ def _fill_one(amount: float, rest: Floats, rate: Floats) -> Floats:
 
 
 def _scale_duals(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]:
-    """Return duals u, v with x = max(0, u_g - v_m) on ``tight`` cells, rows ``supply``, columns ``load``."""
+    """Return potentials (u, v) such that x = max(0, u_g - v_m) has the wanted row and column sums.
+
+    The row sums are ``supply``, the column sums are ``load``; both are approximate. x is defined on the
+    ``tight`` (group, member) pairs and is 0 elsewhere.
+    """
     v = np.zeros(load.size)
     u = supply / np.maximum(tight.sum(axis=1), 1)
     for _ in range(_ROUNDS):
@@ -127,15 +141,15 @@ def _scale_duals(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Fl
         used = tight & (gap > 0)
         step = (np.where(used, gap, 0).sum(axis=0) - load) / np.maximum(used.sum(axis=0), 1)
         v = v + step
-        if np.abs(step).max() < 0.05:  # duals are rounded to whole numbers anyway
+        if np.abs(step).max() < 0.05:  # the caller rounds the potentials to whole numbers
             break
     return u, v
 
 
 def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
-    """Return the price of an additional task per member, int64[M].
+    """Return int64[M]: the price (load cost) of one more task per member.
 
-    Prices are equal for members that share fluid (``label``) and for blocks of members at equal levels.
+    Members with equal labels have equal prices, and so have labels whose prices are nearly equal.
     """
     blocks, block_of = np.unique(label, return_inverse=True)
     tasks = np.bincount(block_of, load, minlength=blocks.size)
@@ -155,7 +169,7 @@ def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
 
 
 def _level(tasks: int, rate: Ints) -> int:
-    """Return the least price at which members of these rates carry ``tasks`` together."""
+    """Return the lowest price at which members with these rates take ``tasks`` together."""
     low, high = 0, int(rate.max()) * (2 * tasks + 1)
     while low < high:
         price = (low + high) // 2

@@ -1,10 +1,10 @@
-"""Weighted balance: few moves that relieve the heaviest member.
+"""Balance weighted tasks: relieve the heaviest member with few moves.
 
-Least makespan is NP-hard, so this is a heuristic; ``weighted.py`` has its bound. Tasks stay with their
-owners. Tasks without an owner are placed heaviest first, each on the resulting lightest member (LPT for
-machines of unequal speed). Then tasks are moved or swapped away from the heaviest member as long as a move
-helps. If the counted target has a lighter heaviest member, the search starts from the counted target instead.
-Task counts may be uneven: load has priority. "Light" always means weight / capacity.
+Minimising the heaviest load is NP-hard, so this module is a heuristic; ``weighted.py`` has a lower bound.
+First, tasks stay with their owners. Tasks without an owner are placed by weight, heaviest first, each on the
+member that is then lightest (the LPT rule). Then tasks are moved or swapped away from the heaviest member
+while a move helps. If the target by counts has a lighter heaviest member, the search starts from that target
+instead. Task counts may be uneven, because load has priority. "Light" and "heavy" mean load / capacity.
 """
 
 from __future__ import annotations
@@ -17,27 +17,31 @@ import numpy as np
 from faust_assigner.actives.weighted import Weighed
 from faust_assigner.model import NOBODY, Bools, Ints, Previous
 
-#: No task moves from a living owner while every improvable member is within this distance of the mean ...
+#: No task leaves a living owner while the load of each member that can be relieved is below this multiple of
+#: the mean load.
 _CALM = 1.10
-#: ... and once a task must move, the moves end at this distance.
+#: If a task must move, moves continue until the loads of these members are below this multiple of the mean.
 _GOOD = 1.03
-#: The limit of moves from living owners: this multiple of the counted plan's moves, or this share of tasks.
+#: The limit of moves from living owners: this multiple of the moves of the target by counts, or this share
+#: of all tasks, whichever is larger.
 _MOVES_OF_COUNTED, _MOVES_OF_ALL = 1.2, 0.05
-#: The number of lightest members tried as receivers, and the number of tasks tried in a swap.
+#: How many of the lightest members are tried as receivers, and how many tasks of a member in a swap.
 _RECEIVERS, _SWAPPED = 8, 48
-#: Announced moves are kept if the heaviest member is at most this much above the lightest plan's.
+#: Announced moves are kept if the heaviest load is at most this multiple of the best plan's.
 _KEPT = 1.25
-#: Up to this number of distinct capacities, a heap per capacity is faster than a scan of all members.
+#: For at most this many distinct capacities, a heap per capacity is faster than a scan of all members.
 _HEAPS = 16
 
 
 def relieve_heaviest(weighed: Weighed, previous: Previous, counted: Ints) -> Ints:
     """Return int64[T]: the weighted target; ``counted`` is the exact target without weights.
 
-    Its heaviest member is never heavier than the heaviest of ``counted``. Exception: the announced moves
-    of the last round (``previous.awaited``) are made if they cost at most a quarter more (they cost more
-    only after a change of capacities or weights). Cost: O(T log M), or O(T M) if subscriptions
-    differ or more than 16 capacities occur; and O(M + tasks of one member) for each moved task.
+    The heaviest member of the result is not heavier than that of ``counted``. There is one exception: moves
+    that the last round announced (``previous.awaited``) may raise the heaviest load by up to a quarter. This
+    happens only after a change of capacities or weights.
+
+    Cost: O(T log M), or O(T M) if subscriptions differ or more than 16 capacities occur; and
+    O(M + tasks of one member) for each moved task.
     """
     ordinary = weighed.layout.per_task(lambda group: group.adds_load)
     counted = np.where(ordinary, counted, NOBODY)
@@ -63,15 +67,15 @@ def relieve_heaviest(weighed: Weighed, previous: Previous, counted: Ints) -> Int
 
 
 def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
-    """Return how many tasks may leave living owners; tasks without an owner move in any case."""
+    """Return how many tasks may leave living owners; tasks without an owner do not count."""
     needed = int(np.count_nonzero((previous.owner != NOBODY) & (previous.owner != counted)))
     return max(int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary)))
 
 
 class _Shift:
-    """The owners during the change, with loads and the remaining moves from living owners.
+    """A plan that is being improved: owners, loads, and the number of moves left from living owners.
 
-    Tasks that are ``fixed`` stay at their initial owner.
+    ``fixed`` tasks stay with their owner in ``start``.
     """
 
     def __init__(
@@ -91,7 +95,7 @@ class _Shift:
     # Placing ---------------------------------------------------------------------------------------
 
     def place(self, tasks: Ints) -> None:
-        """Place the heaviest first, each on the resulting lightest member (ties: the lower member)."""
+        """Place the tasks, heaviest first, each on the member that is then lightest (ties: lower id)."""
         order = tasks[np.lexsort((tasks, -self.weight[tasks]))]
         used = np.unique(self.group[order]).tolist()
         who = {g: np.flatnonzero(self.allowed[g]) for g in used}
@@ -104,7 +108,7 @@ class _Shift:
             self._give(t, int(who[g][after.argmin()]))
 
     def _place_anywhere(self, order: Ints, who: Ints) -> None:
-        """Place with a heap per capacity, for the case that every member may take every task."""
+        """Place the tasks ``order`` with a heap per capacity; all members in ``who`` may take all tasks."""
         alike: dict[float, list[tuple[float, int]]] = {}
         for m, capacity, load in zip(
             who.tolist(), self.capacity[who].tolist(), self.load[who].tolist(), strict=True
@@ -136,7 +140,7 @@ class _Shift:
     # Moving ----------------------------------------------------------------------------------------
 
     def lighten(self) -> None:
-        """Move and swap tasks away from the heaviest improvable members, while moves are left."""
+        """Move and swap tasks away from the heaviest members that can be relieved, while moves are left."""
         level = float(self.load.sum() / self.capacity.sum()) if self.load.size else 0.0
         beyond_help, enough = self._beyond_help(), _CALM
         for _ in range(4 * self.owner.size):
@@ -150,9 +154,9 @@ class _Shift:
                 beyond_help[h] = True
 
     def _beyond_help(self) -> Bools:
-        """Return bool[M]: members with a single task that no member of a greater capacity may take.
+        """Return bool[M]: members with a single task that no member of a larger capacity may take.
 
-        No move and no swap makes the heavier of two such members lighter.
+        Neither a move nor a swap between two such members lowers the heavier of their loads.
         """
         placed = np.flatnonzero(self.owner != NOBODY)
         owner = self.owner[placed]
@@ -164,7 +168,7 @@ class _Shift:
         return beyond
 
     def _relieve(self, h: int, ratio: float) -> bool:
-        """Apply the best single move away from ``h``, else the best swap; return False without a gain."""
+        """Apply the best move away from ``h``, else the best swap; return False if neither has a gain."""
         mine = np.flatnonzero((self.owner == h) & self.free)
         receivers = self._receivers(h, mine) if mine.size else []
         best = None
@@ -184,7 +188,7 @@ class _Shift:
         return True
 
     def _receivers(self, h: int, mine: Ints) -> list[int]:
-        """Return the members that may take a task of ``mine`` and are lightest with an average task."""
+        """Return the members that may take a task of ``mine`` and are lightest after an average task."""
         able: Bools = np.logical_or.reduce(self.allowed[np.unique(self.group[mine])])
         able[h] = False
         who = np.flatnonzero(able)
@@ -193,7 +197,7 @@ class _Shift:
         return found
 
     def _cost(self, t: int, giver: int, receiver: int) -> int:
-        """Return the added moves from living owners for handing ``t`` over: 1, 0, or -1 on a return home."""
+        """Return how the handover of ``t`` changes the number of moves from living owners: 1, 0 or -1."""
         return int(self.home[t] == giver) - int(self.home[t] == receiver)
 
     def _best_move(self, h: int, m: int, mine: Ints) -> tuple[float, int, int, int] | None:
@@ -225,7 +229,7 @@ class _Shift:
     def _swappable(self, tasks: Ints, receiver: int) -> Ints:
         able = tasks[self.allowed[self.group[tasks], receiver]]
         order = np.lexsort((able, -self.weight[able]))
-        # The heaviest tasks and a spread of the rest give differences of every size.
+        # A sample over all weights, so that swaps with small and with large differences are tried.
         picked = (
             order
             if order.size <= _SWAPPED

@@ -1,14 +1,16 @@
-"""Orphans to holders, exactly: a semi-matching whose cost is a tuple of convex terms.
+"""Assign orphans to holders of their state, with an exact optimum of several terms.
 
-Each orphan goes to one of its holders, and the whole assignment has, lexicographically, the least
+An orphan is a stateful task without a living owner; a holder is a member with a copy of its state. Each
+orphan goes to one of its holders (a semi-matching). The whole assignment has, lexicographically, the least
 
     sum rate x L^2,   sum x^2,   -(orphans back at their last owner),   sum S^2,   -(orphans at their target)
 
-L tasks, S stateful tasks on a member, x tasks of one co-partitioned group on one member (a *cell*); tasks
-that stay in this round are counted in all three. The problem is a min-cost flow orphan -> cell -> member ->
-sink, solved term by term: once no cycle improves a term, its potentials mark the arcs that an optimal
-solution may still use (complementary slackness: reduced cost zero), and the next term is improved
-over these arcs alone. So the terms need not share an integer, and no term can overflow.
+L is the number of tasks on a member, S the number of stateful tasks on a member, and x the number of tasks of
+one co-partitioned group on one member (a *cell*). L, S and x include the tasks that stay in this round.
+
+The problem is a min-cost flow orphan -> cell -> member -> sink, solved term by term. Once no cycle improves
+a term, the next term uses only the arcs of reduced cost zero, which keep the earlier term optimal
+(complementary slackness). So the terms need no common integer, and no term can overflow.
 (Ahuja, Magnanti, Orlin: Network Flows, 9.3 and 9.6; Harvey, Ladner, Lovasz, Tamir 2006 for one term.)
 """
 
@@ -26,7 +28,7 @@ _FAR = np.int64(1) << 60
 
 
 class Term(IntEnum):
-    """The terms in their order; each is optimal among the solutions left by the earlier terms."""
+    """The terms in their order; each term is optimal among the optimal solutions of the earlier terms."""
 
     LOAD = 0
     GROUP = 1
@@ -39,10 +41,11 @@ class Term(IntEnum):
 class Orphans:
     """N orphans with K possible places, over G groups and M members.
 
-    ``group`` int64[N]; ``former`` and ``target`` int64[N], members or ``NOBODY``; the places ``orphan``,
-    ``holder`` int64[K], at least one per orphan, ordered by (orphan, holder), each pair once. The fixed part:
-    ``settled`` int64[G, M] tasks, ``state`` int64[M] stateful tasks (None: this term is skipped); ``rate``
-    int64[M], proportional to 1 / capacity, below 2^31.
+    ``group`` int64[N]: each orphan's group. ``former``, ``target`` int64[N]: its last owner and its
+    target member, or ``NOBODY``. ``orphan``, ``holder`` int64[K]: the places, unique and sorted, at least
+    one per orphan. ``settled`` int64[G, M]: the number of tasks that stay. ``state`` int64[M]: the number
+    of stateful tasks that stay; None skips the term ``STATE``. ``rate`` int64[M]: proportional to 1 /
+    capacity, below 2^31.
     """
 
     group: Ints
@@ -56,10 +59,10 @@ class Orphans:
 
 
 def place_orphans(orphans: Orphans) -> Ints:
-    """Return int64[N], each orphan's member. Ties go to the lower member id, the lower orphan first.
+    """Return int64[N], each orphan's member; ties go to the lower member id, the lower orphan first.
 
-    Cost: a few passes over the K places if every orphan can go back; otherwise a search, O(K) a round,
-    for each improvement over a greedy start.
+    Cost: a few passes over the K places if each orphan can return to its last owner. Otherwise one search,
+    O(K) per round, for each improvement of a greedy start.
     """
     if not orphans.group.size:
         return orphans.group
@@ -96,12 +99,12 @@ def _greedy(o: Orphans) -> Ints:
 
 
 class _Matching:
-    """A solution: ``place[n]`` is the row of ``holder`` for orphan n.
+    """A solution: ``place[n]`` is the index of orphan n's place among the K places.
 
-    Nodes of the residual graph are the C cells with a place, the M members and the sink, in this
-    order. ``count``, ``load``, ``state`` hold all tasks; ``movable`` and ``moved_in`` count the orphans among
-    them (of a cell, of a member): only orphans can be withdrawn. ``slack`` holds the potentials of the
-    finished terms.
+    The nodes of the residual graph are the C cells with a place, the M members and the sink, in this
+    order. ``count`` (per cell), ``load`` and ``state`` (per member) count all tasks. ``movable`` (per
+    cell) and ``moved_in`` (per member) count only orphans, because only orphans can move. ``slack`` has
+    the potentials of the finished terms.
     """
 
     def __init__(self, o: Orphans, place: Ints) -> None:
@@ -125,7 +128,7 @@ class _Matching:
         self.slack: list[tuple[Term, Ints]] = []
 
     def improve(self, term: Term) -> None:
-        """Cancel negative cycles until none is left, then keep the potentials."""
+        """Cancel negative cycles until there are none; then store the potentials."""
         while True:
             potential, cycle = self._search(term)
             if cycle is None:
@@ -136,7 +139,7 @@ class _Matching:
     # Costs ---------------------------------------------------------------------------------------
 
     def shift(self, term: Term) -> Ints:
-        """Return int64[K]: the cost of moving the orphan of each place from its current place to this one."""
+        """Return int64[K]: the cost of moving each place's orphan from its current place to that place."""
         if term not in (Term.RETURNED, Term.AT_TARGET):
             return np.zeros(self.head.size, dtype=np.int64)
         wish = self.o.former if term == Term.RETURNED else self.o.target
@@ -145,13 +148,13 @@ class _Matching:
         return cost
 
     def into_member(self, term: Term) -> tuple[Ints, Ints]:
-        """Return int64[C] twice: the cost of adding a task to a cell, and of removing a task."""
+        """Return int64[C] twice: the cost of adding a task to each cell, and of removing a task."""
         if term != Term.GROUP:
             return np.zeros_like(self.count), np.zeros_like(self.count)
         return 2 * self.count + 1, 1 - 2 * self.count
 
     def into_sink(self, term: Term) -> tuple[Ints, Ints]:
-        """Return int64[M] twice: the cost of adding a task to a member, and of removing a task."""
+        """Return int64[M] twice: the cost of adding a task to each member, and of removing a task."""
         if term == Term.LOAD:
             return self.o.rate * (2 * self.load + 1), self.o.rate * (1 - 2 * self.load)
         if term == Term.STATE:
@@ -159,7 +162,10 @@ class _Matching:
         return np.zeros_like(self.load), np.zeros_like(self.load)
 
     def open_arcs(self) -> tuple[Bools, Bools, Bools, Bools, Bools]:
-        """Return the open arcs: places, cell to member and back, member to sink and back."""
+        """Return the arcs that keep the finished terms optimal.
+
+        The five arrays are: places, cell to member and back, member to sink and back.
+        """
         places = self.place[self.o.orphan] != np.arange(self.head.size)
         up, down = np.ones(self.cells, dtype=np.bool_), self.movable > 0
         out, back = np.ones(self.load.size, dtype=np.bool_), self.moved_in > 0
@@ -185,7 +191,7 @@ class _Matching:
     def _search(self, term: Term) -> tuple[Ints, list[tuple[int, int]] | None]:
         """Return (potentials, None) if the term is optimal, else (undefined, a negative cycle).
 
-        Bellman-Ford from all nodes at the same time. A circle of parents is a negative cycle, and exists
+        The search is Bellman-Ford from all nodes at once. A circle of parents is a negative cycle, and exists
         after at most as many rounds as there are nodes.
         """
         arcs = _Arcs(self, term)
@@ -199,7 +205,7 @@ class _Matching:
         return arcs.distance, None
 
     def _push(self, cycle: list[tuple[int, int]]) -> None:
-        """Push a unit around the cycle of (node, the place that reached the node or ``NOBODY``), in order."""
+        """Change the solution along a cycle of (node, place that leads to the node, or ``NOBODY``)."""
         nodes = [node for node, _ in cycle]
         for u, (v, row) in zip([nodes[-1], *nodes], cycle, strict=False):
             if row != NOBODY:
@@ -218,10 +224,10 @@ class _Matching:
 
 
 class _Arcs:
-    """The residual graph of one solution and one term, and a search in the graph.
+    """The residual graph of one solution and one term, and the state of a search in it.
 
-    Closed arcs cost ``_FAR``. ``distance`` int64[nodes] only falls; ``parent`` is the last node that
-    shortened each distance, ``row`` the place whose orphan would move, for arcs between cells.
+    Unusable arcs cost ``_FAR``. ``distance`` int64[nodes] only falls. ``parent`` is the node from which each
+    distance was last shortened. ``row`` is the place whose orphan would move, for arcs between cells.
     """
 
     def __init__(self, at: _Matching, term: Term) -> None:
@@ -229,7 +235,7 @@ class _Arcs:
         places, up, down, out, back = at.open_arcs()
         more, less = at.into_member(term)
         plus, minus = at.into_sink(term)
-        # Closed places are left out: if nearly all places are closed, most of the search is saved.
+        # Unusable places are left out, which saves most of the search if nearly all places are unusable.
         rows = at.by_head[places[at.by_head]]
         self.rows, self.tail = rows, at.head[at.place[at.o.orphan[rows]]]
         self.shift = at.shift(term)[rows]
@@ -245,7 +251,7 @@ class _Arcs:
         self.row = np.full(at.sink + 1, NOBODY, dtype=np.int64)
 
     def relax(self) -> bool:
-        """Relax every arc once; return whether any distance fell."""
+        """Relax each arc once; return whether a distance fell."""
         at, old = self.at, self.distance
         cell, member, sink = old[: at.cells], old[at.cells : at.sink], old[at.sink]
         self.distance = old.copy()
@@ -278,6 +284,6 @@ class _Arcs:
             self.row[nodes] = NOBODY if row is None else row[better]
 
     def circle(self) -> list[tuple[int, int]] | None:
-        """Return a circle of parents as (node, row) in the order of the arcs; None without a circle."""
+        """Return a circle of parents as (node, row) in the order of the arcs; None if there is no circle."""
         around = next(circles_of(self.parent.tolist()), None)
         return None if around is None else [(v, int(self.row[v])) for v in around]

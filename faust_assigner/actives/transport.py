@@ -1,17 +1,19 @@
-"""An exact convex transport: groups -> members -> sink. ``paths.py`` ships along successive shortest paths.
+"""An exact min-cost flow with convex costs: groups -> members -> sink; ``paths.py`` completes it.
 
-Group ``g`` ships ``supply[g]`` tasks to its subscribed members. With x tasks of g on m and L tasks
-on m in all, the cost is, lexicographically,
+Group ``g`` ships ``supply[g]`` tasks to its subscribed members. A *cell* is a (group, member) pair. With x
+tasks in a cell and L tasks on a member, the cost is, lexicographically,
 
     sum L^2 / capacity,   sum x^2,   -(tasks that stay),
     -(tasks that land on a copy of their state, and tasks that stay at their home)
 
-The four terms share one int64, each in its own digit: a simple cycle of the residual graph changes a
-lower term by less than one unit of the next, so the sum is optimal exactly when the tuple is.
+The four terms are the digits of one int64. A simple cycle of the residual graph changes a lower
+term by less than one unit of the next higher term. So the sum is optimal exactly if the tuple is optimal.
 
-Nodes are groups and members, never tasks. The solver starts from any potentials: every arc with a negative
-reduced cost is used, and the resulting imbalances are shipped along shortest paths, which preserves
-optimality (Ahuja, Magnanti, Orlin: Network Flows, 9.7 and 14.5). Good potentials leave few imbalances.
+The nodes are groups and members, never tasks. Each node has a number, its *potential*; the *reduced cost*
+of an arc u -> v is its cost + potential(u) - potential(v). The solver may start from any potentials. It
+uses each arc with a negative reduced cost, and ships the resulting imbalances along shortest paths, which
+keeps the flow optimal (Ahuja, Magnanti, Orlin: Network Flows, 9.7 and 14.5). Good potentials leave few
+imbalances.
 """
 
 from __future__ import annotations
@@ -23,15 +25,19 @@ import numpy as np
 
 from faust_assigner.model import Bools, Ints
 
-#: The cost of a missing arc. The cost of any existing arc, and of any path, stays below.
+#: The cost of a missing arc, which is above the cost of any arc or path.
 FAR = np.int64(1) << 61
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transport:
-    """The problem: ``supply`` int64[G], ``allowed`` bool[G, M], ``kept`` and ``warm`` int64[G, M], the
-    number of tasks in a cell that may count as staying and as landing warm, ``home`` int64[G, M], the
-    number of kept tasks at home, and ``rate`` int64[M], proportional to 1 / capacity."""
+    """The problem of the flow.
+
+    ``supply`` int64[G]: tasks of each group. ``allowed`` bool[G, M]: subscriptions. ``kept``, ``warm``
+    int64[G, M]: how many tasks of a cell may count as staying, and how many more as moved onto a copy.
+    ``home`` int64[G, M]: how many of the kept tasks are at home. ``rate`` int64[M]: proportional to 1 /
+    capacity.
+    """
 
     supply: Ints
     allowed: Bools
@@ -43,7 +49,7 @@ class Transport:
 
 @dataclass(frozen=True)
 class Digits:
-    """The value of a unit of each term: 1 for warmth and for home, then ``stay`` < ``group`` < ``load``."""
+    """The value of one unit of each term: 1 for warmth and home, then ``stay`` < ``group`` < ``load``."""
 
     stay: int
     group: int
@@ -51,7 +57,10 @@ class Digits:
 
     @classmethod
     def of(cls, supply: Ints, allowed: Bools) -> Digits:
-        """Choose digits too wide for a carry: docs/explanation/algorithms.md#the-four-digits."""
+        """Choose values so that lower terms never add up to a higher term's unit.
+
+        docs/explanation/algorithms.md#the-four-digits has the proof.
+        """
         cells = 2 * min(allowed.shape) + 2
         stay = 2 * cells + 1
         group = (2 * cells + 1) * stay
@@ -60,36 +69,36 @@ class Digits:
 
 
 class Flow:
-    """The state of a solution; the fields' invariants hold from :meth:`saturate` on.
+    """The state of a solution; the invariants of its fields hold after :meth:`saturate`.
 
-    Under the potentials no usable arc has a negative reduced cost. This is the optimality condition, so
-    only balance can be missing, never optimality: ``paths.augment`` ships the imbalances.
+    No usable arc has a negative reduced cost, which is the condition for optimality. Only the balance of
+    nodes may be missing; ``paths.augment`` ships the imbalances.
     """
 
     def __init__(self, transport: Transport) -> None:
         self.t = transport
         self.digits = Digits.of(transport.supply, transport.allowed)
         groups, members = transport.allowed.shape
-        #: int64[G, M] >= 0, tasks of each group on each member; 0 where the member does not subscribe. The
-        #: row sums equal ``t.supply`` only at the end.
+        #: int64[G, M] >= 0: tasks of each group on each member; 0 without a subscription. The row sums
+        #: equal ``t.supply`` only at the end.
         self.x = np.zeros((groups, members), dtype=np.int64)
-        #: int64[M] >= 0, tasks that each member passes on to the sink; equals the column sums of ``x`` only
+        #: int64[M] >= 0: tasks that each member passes to the sink; equal to the column sums of ``x`` only
         #: at the end.
         self.load = np.zeros(members, dtype=np.int64)
-        #: int64[G] and int64[M], the initial potentials; the sink's potential is 0. They stay unchanged:
-        #: the search moves a copy.
+        #: int64[G] and int64[M]: the initial potentials; the sink's potential is 0. The search changes only
+        #: a copy of them.
         self.of_group = np.zeros(groups, dtype=np.int64)
         self.of_member = np.zeros(members, dtype=np.int64)
-        #: int64[G, M], the cost of an additional task in each cell (``FAR`` without a subscription), and
-        #: int64[M, G], the cost of removing a task (``FAR`` in an empty cell), transposed so that both arrays
-        #: are scanned by rows. Both follow ``x`` with every step.
+        #: ``up`` int64[G, M]: the cost of one more task in each cell (``FAR`` without a subscription).
+        #: ``down`` int64[M, G]: the cost of one task less (``FAR`` in an empty cell), transposed so that both
+        #: arrays are scanned by rows. Both are updated with each change of ``x``.
         self.up: Ints = np.full((groups, members), FAR)
         self.down: Ints = np.full((members, groups), FAR)
 
     # Costs ---------------------------------------------------------------------------------------
 
     def cell_cost(self, k: Ints, at: Any = ...) -> Ints:
-        """Return the cost of the k-th task (k >= 1) of the cells ``at``; strictly increasing in k."""
+        """Return the cost of the k-th task (k >= 1) in the cells ``at``; the cost increases with k."""
         d, t = self.digits, self.t
         kept = t.kept[at]
         bonus = np.where(
@@ -104,7 +113,7 @@ class Flow:
         return cost
 
     def counts_below(self, price: Ints) -> Ints:
-        """Return how many tasks of each cell cost at most ``price``, int64[G, M]."""
+        """Return int64[G, M]: how many tasks of each cell cost at most ``price`` each."""
         t, d = self.t, self.digits
         two = 2 * d.group
         plain = (price + d.group) // two
@@ -116,7 +125,7 @@ class Flow:
         return below
 
     def loads_below(self, price: Ints) -> Ints:
-        """Return how many tasks each member may carry for at most ``price`` each, int64[M]."""
+        """Return int64[M]: how many tasks of each member have a load cost of at most ``price`` each."""
         unit = self.digits.load * self.t.rate
         below: Ints = np.maximum((price + unit) // (2 * unit), 0)
         return below
@@ -124,7 +133,7 @@ class Flow:
     # Start ---------------------------------------------------------------------------------------
 
     def saturate(self, of_group: Ints, of_member: Ints, near: Ints) -> None:
-        """Use every arc with a negative reduced cost; between equally good values choose ``near``."""
+        """Use each arc with a negative reduced cost; choose equally good counts nearest to ``near``."""
         self.of_group, self.of_member = of_group.copy(), of_member.copy()
         price = of_member[None, :] - of_group[:, None]
         least, most = self.counts_below(price - 1), self.counts_below(price)
@@ -141,7 +150,7 @@ class Flow:
         self.down = np.ascontiguousarray(np.where(self.x > 0, -self.cell_cost(self.x), FAR).T)
 
     def _use_ties(self, least: Ints, most: Ints) -> None:
-        """Even out groups and members over cells that may gain or lose a task at equal cost."""
+        """Reduce imbalances with cells that may gain or lose a task at equal cost."""
         surplus = self.t.supply - self.x.sum(axis=1)
         room = self.load - self.x.sum(axis=0)
         slack = (most - self.x).sum(axis=1)
@@ -156,7 +165,7 @@ class Flow:
     # Imbalances ----------------------------------------------------------------------------------
 
     def excess(self) -> Ints:
-        """Return int64[G + M + 1]: the excess of each group, each member and the sink; the sum is 0."""
+        """Return int64[G + M + 1]: the excess of each group, each member and the sink, with the sum 0."""
         return np.concatenate(
             (
                 self.t.supply - self.x.sum(axis=1),
@@ -166,12 +175,12 @@ class Flow:
         )
 
     def imbalance(self) -> int:
-        """Return the number of units still to ship."""
+        """Return the number of tasks that must still be shipped."""
         return int(np.maximum(self.excess(), 0).sum())
 
 
 def _level_loads(wanted: Ints, least: Ints, most: Ints, tasks: int) -> Ints:
-    """Return loads within their ties, near ``wanted``, with the sum ``tasks`` if possible."""
+    """Return int64[M] within [``least``, ``most``], near ``wanted``, with the sum ``tasks`` if possible."""
     load = np.clip(wanted, least, most)
     short = tasks - int(load.sum())
     room = most - load if short > 0 else load - least

@@ -1,4 +1,4 @@
-"""A maximum matching of moving tasks to members with a copy of their state, for given counts."""
+"""Match as many moving tasks as possible to members with a copy of their state, for given counts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from faust_assigner.model import NOBODY, Ints
 def match_warm(
     before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints
 ) -> tuple[Ints, Ints]:
-    """Return (numbers, members): as many moves onto copies as ``spare`` and ``room`` allow.
+    """Return (numbers, members): the most moves onto copies that ``spare`` and ``room`` allow.
 
-    ``before`` int64[n], previous owners; ``spare`` int64[M], the numbers that each owner must give up (a
-    number without an owner is free); ``room`` int64[M], the free places of each member; ``number``,
-    ``member`` int64[K], the copies and their holders. Cost: O(K) if the greedy start is optimal, which is
-    the usual case; O(K) more for each missed move.
+    ``before`` int64[n]: previous owners. ``spare`` int64[M]: how many numbers each owner must give up; a
+    number without an owner may always move. ``room`` int64[M]: how many numbers each member may receive.
+    ``number``, ``member`` int64[K]: the copies and their holders. Cost: O(K) if the greedy start is optimal,
+    which is the usual case; otherwise O(K) more per improvement.
     """
-    loose = np.append(spare, 1)[before[number]] > 0  # NOBODY indexes the last entry
+    loose = np.append(spare, 1)[before[number]] > 0  # NOBODY (-1) indexes the last entry
     useful = np.flatnonzero(loose & (room[member] > 0))
     if not useful.size:
         return useful, useful
@@ -34,7 +34,7 @@ def match_warm(
 
 
 class _Matching:
-    """Numbers on the left, holders with free places on the right; previous owners limit their numbers."""
+    """A matching of partition numbers to holders with room; each previous owner limits its moves."""
 
     def __init__(self, before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints) -> None:
         self.room = {m: int(room[m]) for m in np.unique(member).tolist()}
@@ -50,7 +50,7 @@ class _Matching:
         self.guests: dict[int, set[int]] = {m: set() for m in self.room}
 
     def start(self) -> None:
-        """Match greedily: numbers with the fewest holders first, each to the holder with most free places."""
+        """Match greedily: numbers with the fewest holders first, each to the holder with the most room."""
         for p in sorted(self.holders, key=lambda p: (len(self.holders[p]), p)):
             m = min(self.holders[p], key=lambda m: (-self.room[m], m))
             if self.room[m] and self._may_go(p):
@@ -73,7 +73,7 @@ class _Matching:
         return m
 
     def improve(self) -> bool:
-        """Apply an augmenting path, breadth first; return False without a path: the matching is maximum."""
+        """Apply a shortest augmenting path; return False if there is none: then the matching is maximum."""
         if not any(self.room.values()):
             return False
         queue = deque(p for p in sorted(self.holders) if p not in self.at and self._may_go(p))
@@ -96,7 +96,7 @@ class _Matching:
     def _reach(
         self, guest: int, came: dict[int, int | None], queue: deque[int], asked: set[int]
     ) -> None:
-        """Visit a matched number that may leave: to another holder, or back to its owner."""
+        """Visit a matched number that could move to another holder, or could stay with its previous owner."""
         if guest not in came:
             came[guest] = guest
             queue.append(guest)

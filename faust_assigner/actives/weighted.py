@@ -1,4 +1,4 @@
-"""The weights of tasks and of members, and the distance of a plan from the ideal."""
+"""The weights of tasks, the weighted loads of members, and a lower bound of the heaviest load."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from faust_assigner.model import NOBODY, Floats, Ints, Layout
 
 
 def weigh(layout: Layout, weights: Any) -> Weighed | None:
-    """Return the tasks' weights, each the sum over its topics of ``weights[topic, partition]``.
+    """Return the weight of each task: the sum of ``weights[topic, partition]`` over its topics.
 
-    A missing weight, and a weight that is not positive and finite, counts as 1.0. ``None`` if all weights
-    are 1.0: then counting is exact and the heuristic is not needed.
+    A missing weight, or a weight that is not positive and finite, counts as 1.0. Returns ``None`` if all
+    weights are 1.0: then the target by counts is exact, and the heuristic is not needed.
     """
     if not isinstance(weights, Mapping) or not weights:
         return None
@@ -41,13 +41,13 @@ def weigh(layout: Layout, weights: Any) -> Weighed | None:
 
 @dataclass(frozen=True)
 class Weighed:
-    """``weight`` float64[T] of the tasks of ``layout``; a follower's weight counts at its owner."""
+    """The weights float64[T] of the tasks of ``layout``; a follower adds its weight to its owner's load."""
 
     layout: Layout
     weight: Floats
 
     def load(self, owner: Ints) -> Floats:
-        """Return float64[M], the weight on each member."""
+        """Return float64[M]: the sum of the weights on each member."""
         placed = owner != NOBODY
         load = np.bincount(
             owner[placed], self.weight[placed], minlength=len(self.layout.member_ids)
@@ -66,14 +66,14 @@ class Weighed:
             return 0.0
         heaviest = np.sort(ordinary)[::-1]
         bounds = [float(ordinary.sum() / capacity.sum()), float(heaviest[0] / capacity[0])]
-        if heaviest.size > capacity.size:  # a member receives two of the M + 1 heaviest
+        if heaviest.size > capacity.size:  # some member gets two of the M + 1 heaviest tasks
             bounds.append(
                 float(heaviest[capacity.size - 1 : capacity.size + 1].sum() / capacity[0])
             )
         return max(bounds)
 
     def figures(self, owner: Ints) -> dict[str, float]:
-        """Return the heaviest member's load, the bound, and the gap between them."""
+        """Return the heaviest member's load / capacity, the lower bound, and the relative gap."""
         counted = np.where(self.layout.per_task(lambda group: group.adds_load), owner, NOBODY)
         top = self.heaviest(counted)
         bound = self.bound()

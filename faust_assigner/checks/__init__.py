@@ -1,1 +1,10 @@
-"""The planner's promises as checks. The checks read members' claims on their own, without the planner."""
+"""Check a plan against the planner's promises, with owners and copies derived apart from the planner.
+
+A1  each partition has one owner, a subscribed member
+A2  the partitions of a task stay together, and a changelog stays with its source
+A3  each task has its standbys, on distinct members and racks; warm-ups are within their limits
+A4  actives and standbys are spread evenly
+A5  tasks do not move without need, and orphaned tasks go to members that hold their state
+A6  unchanged input gives an unchanged plan
+A8  the order of the members has no effect
+"""

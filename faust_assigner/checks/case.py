@@ -1,4 +1,4 @@
-"""One input of the planner, read in plain Python, with the shape of a checked plan and of a violation."""
+"""The input of the checks: one input of the planner, a plan, and the form of a violation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faust_assigner.warmup import WarmupPolicy
 
 
 class Answer(Protocol):
-    """The checked plan, by name. A plan with ``promoted_tasks`` is checked against them."""
+    """The methods that a checked plan must have."""
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
         """Return topic -> owned partitions."""
@@ -26,7 +26,7 @@ class Answer(Protocol):
 
 @dataclass(frozen=True, order=True)
 class Violation:
-    """A broken promise: its number in A1..A8, and the finding."""
+    """A broken promise: its number (see :mod:`faust_assigner.checks`), and the finding."""
 
     promise: str
     found: str
@@ -36,7 +36,10 @@ class Violation:
 
 
 class Case:
-    """One input of the planner, with the units, owners and copies that its claims tell."""
+    """One input of the planner, with the units, owners and copies that are derived from its claims.
+
+    A unit is a co-partitioned group. ``before`` has the owners by claims; ``last`` has former owners too.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class Case:
     ) -> None:
         self.members, self.partitions, self.replicas = members, partitions, replicas
         self.ids = [m.member_id for m in members]
-        # A member without a rack is a separate rack.
+        # Each member without a rack counts as a separate rack.
         self.rack = [
             m.rack_id if isinstance(m.rack_id, str) else (i,) for i, m in enumerate(members)
         ]

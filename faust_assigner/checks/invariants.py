@@ -1,7 +1,8 @@
-"""Every promise of the planner as a function over (input, plan) that returns violations.
+"""Check all promises of the planner: from (input, plan) to a list of violations.
 
 The checks read plans by name and derive owners and copies from the members' claims in plain Python. They
-share no code with the planner, so the planner and its check cannot share a mistake.
+share only the parsing of a claim and the rates of capacities with the planner. So a mistake in a stage of
+the planner is not repeated in its check.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from faust_assigner.checks.spares import check_standbys, read_standbys, remove_w
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.warmup import WarmupPolicy
 
-#: A function members -> plan. Promises that compare two plans call it for the second plan.
+#: A function from members to a plan; promises that compare two plans use it to make the second plan.
 Planner: TypeAlias = Callable[[Sequence[Member]], Answer]
 
 
@@ -41,11 +42,11 @@ def check(
     warmups: WarmupPolicy | None = None,
     planner: Planner | None = None,
 ) -> list[Violation]:
-    """Return all violations of A1-A8, sorted; an empty list if every promise is kept.
+    """Return all violations, sorted; an empty list if all promises are kept.
 
-    A6 (unchanged input, unchanged output) and A8 (member order) are checked if ``planner`` is given. With
-    ``warmups``, tasks wait for their state (A5), and warm-ups are counted apart from standbys (A3).
-    Cost: plain Python over every partition and claim; the certificate of A4 and A5 is numpy.
+    A6 (unchanged input, unchanged plan) and A8 (member order) are checked only if ``planner`` is given. With
+    ``warmups``, tasks may wait for their state (A5), and warm-ups do not count as standbys (A3).
+    Cost: plain Python over all partitions and claims, and numpy for the optimality in A4 and A5.
     """
     case = Case(
         sorted(members, key=lambda m: m.member_id),
@@ -63,7 +64,7 @@ def check(
 
 
 def _check_plan(case: Case, plan: Answer) -> Iterable[Violation]:
-    """Check A1-A5 and A7 on one plan."""
+    """Check A1 to A5 on one plan."""
     owners: Owners = {t: [NOBODY] * case.partitions[t] for t in case.unit_of}
     yield from check_one_active_each(case, plan, owners)
     yield from check_tasks_stay_whole(case, owners)
@@ -84,7 +85,7 @@ def _check_plan(case: Case, plan: Answer) -> Iterable[Violation]:
 
 
 def _by_unit(case: Case, plan: Answer, told: Any, otherwise: list[list[int]]) -> list[list[int]]:
-    """Convert a plan's values by group to values by unit; ``otherwise`` for a plan without the values."""
+    """Convert a plan's values by group to values by unit; return ``otherwise`` if there are no values."""
     if told is None:
         return otherwise
     groups = getattr(plan, "groups", ())
@@ -95,7 +96,7 @@ def _by_unit(case: Case, plan: Answer, told: Any, otherwise: list[list[int]]) ->
 
 
 def carried(members: Sequence[Member], plan: Answer) -> list[Member]:
-    """Return ``members`` one generation later: their claims are the partitions of ``plan``."""
+    """Return ``members`` in the next generation: they claim the partitions of ``plan``."""
     newest = max((generation_of(m) for m in members), default=0) + 1
     awaited: Any = getattr(plan, "awaited", lambda _: {})
     return [
@@ -115,11 +116,11 @@ def _named(plan: Answer, ids: Sequence[str]) -> list[tuple[object, object]]:
 
 
 def _settles(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
-    """Check that a third plan for unchanged members equals the second.
+    """Check that repeated plans for unchanged members become equal (A6).
 
-    If the second plan leaves tasks off their target, its copies may allow a better target: a task moves
-    immediately onto a copy with nothing left to read, and two waiting tasks may be exchanged to save a
-    warm-up. Each such plan leaves less to do.
+    A plan that leaves tasks off their target may differ from the next plan, because its copies allow a better
+    target. For example, a task moves at once onto a complete copy, or two waiting tasks are exchanged.
+    Each such plan leaves fewer tasks off their target, so the function plans until this number is stable.
     """
     members = carried(case.members, plan)
     last = planner(members)
@@ -139,7 +140,7 @@ def _settles(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
 
 
 def _left(plan: Answer) -> tuple[int, int]:
-    """Return the number of tasks off their target, and how many have no standby at the target."""
+    """Return the number of tasks off their target, and the number of these without a standby there."""
     off = lacking = 0
     told: Any = plan
     for g, target in enumerate(getattr(plan, "target", ())):
@@ -150,6 +151,6 @@ def _left(plan: Answer) -> tuple[int, int]:
 
 
 def _ignores_order(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
-    """Check that the order of members does not matter."""
+    """Check that the order of the members has no effect (A8)."""
     if _named(planner(case.members[::-1]), case.ids) != _named(plan, case.ids):
         yield Violation("A8", "the plan depends on the order of the members")

@@ -1,11 +1,11 @@
-"""A certificate that an assignment of counts is optimal, without a solver.
+"""Check, without a solver, that the number of tasks per group and member is optimal.
 
-Counts are optimal in (total balance, group balance, stickiness) exactly if no closed walk of single
-transfers improves the tuple: no negative cycle in the residual graph over groups, members and one sink
-(Ahuja, Magnanti, Orlin: Network Flows, 9.3). Bellman-Ford finds a negative cycle or proves its absence. The
-terms are checked in turn, each over the arcs that an optimum of the earlier terms may still use (the arcs of
-reduced cost zero), so the terms need not share an integer.
-docs/explanation/algorithms.md#the-certificate lists the limits of the certificate.
+Counts are optimal in (total balance, group balance, stickiness) exactly if no cycle of single-task transfers
+improves this tuple. Such a cycle is a negative cycle in the flow's residual graph, whose nodes are groups,
+members and a sink (Ahuja, Magnanti, Orlin: Network Flows, 9.3). Bellman-Ford finds a negative cycle or
+proves that there is none. The three terms are checked in turn. Each term is checked over the arcs of reduced
+cost zero, which an optimum of the earlier terms may still use; so the terms need no common integer.
+docs/explanation/algorithms.md#the-certificate lists the limits of this check.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _FAR = np.int64(1) << 60
 
 
 def improving_cycle(counts: Ints, allowed: Bools, had: Ints, rate: Ints) -> str | None:
-    """Return the first term that a chain of transfers would improve, or ``None``.
+    """Return the first term that a cycle of transfers would improve, or ``None``.
 
-    ``counts``, ``had`` int64[G, M]; ``allowed`` bool[G, M]; ``rate`` int64[M], proportional to 1 / capacity.
-    Cost O(G x M) a round, few rounds when optimal.
+    ``counts``, ``had`` int64[G, M]: tasks of each group on each member, now and before; ``allowed``
+    bool[G, M]: subscriptions; ``rate`` int64[M]: proportional to 1 / capacity. Cost: O(G x M) per round of
+    Bellman-Ford, and few rounds if the counts are optimal.
     """
     if not counts.size:
         return None
@@ -45,14 +46,14 @@ def improving_cycle(counts: Ints, allowed: Bools, had: Ints, rate: Ints) -> str 
 
 
 class _Arcs:
-    """The open residual arcs: group to member and back, member to sink and back."""
+    """The usable arcs of the residual graph: group to member and back, member to sink and back."""
 
     def __init__(self, counts: Ints, allowed: Bools) -> None:
         self.gain, self.give = allowed.copy(), counts > 0
         self.more, self.less = np.ones(counts.shape[1], dtype=np.bool_), counts.sum(axis=0) > 0
 
     def close_unused(self, gain: Ints, give: Ints, more: Ints, less: Ints) -> bool:
-        """Return whether no cycle of these costs is negative; if so, close the arcs that no optimum uses."""
+        """Close the arcs that no optimum of these costs uses; return False if there is a negative cycle."""
         costs = (
             np.where(self.gain, gain, _FAR),
             np.where(self.give, give, _FAR),
@@ -73,7 +74,7 @@ class _Arcs:
 def _potentials(
     gain: Ints, give: Ints, more: Ints, less: Ints
 ) -> tuple[Ints, Ints, np.int64] | None:
-    """Return the shortest distances of groups, members and the sink; None with a negative cycle."""
+    """Return the shortest distances to groups, members and sink; None if there is a negative cycle."""
     group = np.zeros(gain.shape[0], dtype=np.int64)
     member = np.zeros(gain.shape[1], dtype=np.int64)
     sink = np.int64(0)

@@ -1,4 +1,4 @@
-"""A1, A2, A4, A5: each partition has one owner, tasks stay whole, actives are even and sticky."""
+"""Check A1, A2, A4 and A5: one owner per partition, whole tasks, even and sticky actives."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from faust_assigner.checks.reading import copies_of
 from faust_assigner.checks.waiting import Task
 from faust_assigner.model import NOBODY
 
-#: Topic -> the owner of each of its partitions.
+#: Topic -> the owner (member index, or ``NOBODY``) of each of its partitions.
 Owners: TypeAlias = dict[str, list[int]]
 
 
 def check_one_active_each(case: Case, plan: Answer, owners: Owners) -> Iterable[Violation]:
-    """Check that each partition has one subscribed owner (A1); fill ``owners`` with them."""
+    """Check that each partition has one subscribed owner (A1); write the owners to ``owners``."""
     for m, name in enumerate(case.ids):
         for topic, given in plan.actives(name).items():
             unit = case.unit_of.get(topic)
@@ -40,7 +40,7 @@ def check_one_active_each(case: Case, plan: Answer, owners: Owners) -> Iterable[
 
 
 def check_tasks_stay_whole(case: Case, owners: Owners) -> Iterable[Violation]:
-    """Check that the partitions of a task have one owner (A2)."""
+    """Check that all partitions of a task have the same owner (A2)."""
     for unit in case.units:
         first = owners[unit.topics[0]]
         for topic in unit.topics[1:]:
@@ -59,7 +59,10 @@ def check_tasks_stay_whole(case: Case, owners: Owners) -> Iterable[Violation]:
 def check_promotions(
     case: Case, unit_owner: list[list[int]]
 ) -> Generator[Violation, None, set[Task]]:
-    """Check that each orphan with living state is on one of its best holders; return their members."""
+    """Check that each orphan goes to a member that holds most of its state (A5); return these orphans.
+
+    An orphan is a stateful task without a living owner; only orphans with a living copy are checked.
+    """
     promoted: set[Task] = set()
     for u, unit in enumerate(case.units):
         if not unit.changelogs or unit.leader is not None:
@@ -83,7 +86,7 @@ def check_promotions(
 def check_on_target(
     case: Case, unit_owner: list[list[int]], target: list[list[int]], promoted: set[Task]
 ) -> Iterable[Violation]:
-    """Check that each task that is not promoted and need not wait is on its target (A5)."""
+    """Check that each task is on its target, unless the task was promoted or must wait (A5)."""
     for u, (here, there) in enumerate(zip(unit_owner, target, strict=True)):
         for p, (owner, wanted) in enumerate(zip(here, there, strict=True)):
             if (u, p) in promoted or not case.units[u].adds_load:
@@ -97,7 +100,7 @@ def check_on_target(
 
 
 def check_even_and_sticky(case: Case, target: list[list[int]]) -> Iterable[Violation]:
-    """Check that no other target is more even (A4), and none as even moves fewer tasks (A5)."""
+    """Check that no target is more even (A4), and that no equally even target moves fewer tasks (A5)."""
     rows = [u for u, unit in enumerate(case.units) if unit.adds_load]
     who = sorted(set().union(*(case.units[u].who for u in rows))) if rows else []
     if not who:

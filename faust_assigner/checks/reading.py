@@ -1,4 +1,7 @@
-"""Units, accepted owners and copies, derived from the members' claims one number at a time."""
+"""Derive units (co-partitioned groups), owners and copies from the members' claims, in plain Python.
+
+A number is a partition number of a unit; (unit, number) is a task.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,11 @@ from faust_assigner.model import NOBODY, Member
 
 @dataclass(frozen=True)
 class Unit:
-    """Topics of one count with one set of subscribers."""
+    """A co-partitioned group: topics with the same partition count and the same subscribers.
+
+    ``who``: the indexes of the subscribers; ``leader``: the index of the unit that a changelog-only unit
+    follows.
+    """
 
     topics: tuple[str, ...]
     changelogs: tuple[str, ...]
@@ -23,12 +30,12 @@ class Unit:
 
     @property
     def adds_load(self) -> bool:
-        """As :attr:`faust_assigner.model.Group.adds_load`."""
+        """Whether the unit's tasks count in the balance; see :attr:`faust_assigner.model.Group.adds_load`."""
         return self.leader is None and not self.weightless
 
     @property
     def only_changelogs(self) -> bool:
-        """Whether the unit's topics are changelogs only."""
+        """Whether all topics of the unit are changelogs."""
         return len(self.topics) == len(self.changelogs)
 
 
@@ -38,7 +45,7 @@ def units_of(
     changelogs: frozenset[str],
     weightless: frozenset[str],
 ) -> list[Unit]:
-    """The co-partitioned groups, in the planner's order."""
+    """Return the co-partitioned groups, in the planner's order."""
     who: dict[str, set[int]] = {}
     for m, member in enumerate(members):
         for topic in member.topics:
@@ -60,7 +67,7 @@ def units_of(
 
 
 def _leader(unit: Unit, units: list[Unit]) -> int | None:
-    """Return the wider unit, with sources, that shares most members with a changelog-only unit."""
+    """Return the unit that a changelog-only unit follows: a wider unit, with most common members."""
     if not unit.only_changelogs:
         return None
     wider = [
@@ -76,7 +83,7 @@ def _leader(unit: Unit, units: list[Unit]) -> int | None:
 
 
 def generation_of(member: Member) -> int:
-    """Return the generation of the member's claims; -1 without a valid generation."""
+    """Return the generation of the member's claims; -1 if the generation is invalid."""
     return member.generation if type(member.generation) is int else -1
 
 
@@ -89,8 +96,10 @@ def former_generation(member: Member) -> int:
 
 
 def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[int]:
-    """Return the owners; for a number without an owner, the member that remembers owning the number and had
-    no assignment since, unless other members hold more of its state."""
+    """Return the owner of each number; for a number without an owner, its former owner.
+
+    A former owner counts if it had no later assignment and no other member holds more of the state.
+    """
     copies, remembered = copies_of(unit, members), accepted_owners(unit, members, "former_actives")
     since = {
         m for m, member in enumerate(members) if former_generation(member) < generation_of(member)
@@ -108,8 +117,8 @@ def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[in
 def accepted_owners(unit: Unit, members: list[Member], side: str) -> list[int]:
     """Return the accepted owner of each number, or NOBODY.
 
-    Only claims of the newest generation count, and of these only topics with a single claimant. The member
-    with the most such topics is the owner.
+    Only claims of the newest generation count. A topic that two members claim does not count. The member
+    with the most counting topics is the owner.
     """
     claims: list[dict[str, set[int]]] = [{} for _ in range(unit.count)]
     for m in sorted(unit.who):
@@ -137,7 +146,7 @@ def _voted(of_number: dict[str, set[int]], dates: list[int], order: dict[str, in
 
 
 def copies_of(unit: Unit, members: list[Member]) -> list[dict[int, int]]:
-    """Return, for each number, how many of its changelogs each member holds."""
+    """Return for each number: member -> how many of the number's changelogs the member holds."""
     found: list[dict[int, int]] = [{} for _ in range(unit.count)]
     for m in sorted(unit.who):
         for topic in unit.topics:

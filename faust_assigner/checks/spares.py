@@ -1,4 +1,4 @@
-"""A2, A3, A4: each task has its standbys, on distinct members and racks, and standbys are even."""
+"""Check A2, A3 and A4: each task has its standbys, on distinct members and racks, evenly spread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faust_assigner.model import NOBODY
 
 
 def read_standbys(case: Case, plan: Answer) -> Generator[Violation, None, dict[Task, list[int]]]:
-    """Return each task's standbys, warm-ups included; yield a violation for each invalid standby."""
+    """Return the members with each task's standbys and warm-ups; yield a violation per invalid standby."""
     held: dict[str, list[list[int]]] = {
         t: [[] for _ in range(unit.count)] for unit in case.units for t in unit.changelogs
     }
@@ -39,7 +39,7 @@ def read_standbys(case: Case, plan: Answer) -> Generator[Violation, None, dict[T
 
 
 def remove_warmups(case: Case, plan: Answer, held: dict[Task, list[int]]) -> dict[Task, list[int]]:
-    """Remove a plan's warm-ups from ``held``; return the member with the warm-up of each task."""
+    """Remove a plan's warm-ups from ``held``; return the members with the warm-ups of each task."""
     warming: dict[Task, list[int]] = {}
     told: Any = getattr(plan, "warmups", lambda _: {})
     for m, name in enumerate(case.ids):
@@ -55,7 +55,7 @@ def remove_warmups(case: Case, plan: Answer, held: dict[Task, list[int]]) -> dic
 def check_standbys(
     case: Case, held: Mapping[Task, list[int]], unit_owner: list[list[int]]
 ) -> Iterable[Violation]:
-    """Check the standbys of each task (A3), and that they are even if all members are alike (A4)."""
+    """Check each task's standbys (A3), and, if all members are alike, that standbys are even (A4)."""
     rows: list[tuple[int, list[int]]] = []
     for (u, p), spares in held.items():
         unit, owner = case.units[u], unit_owner[u][p]
@@ -69,7 +69,7 @@ def check_standbys(
 
 
 def _check_even(case: Case, rows: list[tuple[int, list[int]]]) -> Iterable[Violation]:
-    """Check that standby loads are within 1 of each other, or that no chain of moves evens them."""
+    """Check that standby loads differ by at most 1, or that no chain of moves makes them more even."""
     load = Counter(m for _, spares in rows for m in spares)
     loads = [load[m] for m in range(len(case.ids))]
     if not rows or max(loads) - min(loads) <= 1:

@@ -1,4 +1,4 @@
-"""The tasks that have to wait for their state, and the warm-ups that are due, one task at a time."""
+"""Derive in plain Python which tasks must wait for their state, and which warm-ups a plan must have."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from faust_assigner.claims import claim_on, numbers, offsets_at
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.warmup import WarmupPolicy
 
+#: (unit, partition number); a unit is a co-partitioned group.
 Task = tuple[int, int]
-#: The most records that a log may grow between its owner's report and a copy's report. A copy that is
-#: further beyond the reported end is not believed.
+#: The maximum number of records that a log is assumed to grow between its owner's report and a copy's
+#: report. If a copy reports a position further beyond the log's end, this position is ignored.
 PLAUSIBLE_GROWTH = 100_000
 
 
 class Waiting:
-    """The rule of warm-ups over (unit, number): ``before`` are the accepted owners, ``target`` the target
-    owners."""
+    """The rule of warm-ups over tasks; ``before`` are the owners before this round."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Waiting:
         self.units, self.members, self.before, self.policy = units, members, before, policy
 
     def is_far(self, u: int, p: int, m: int, owner: int) -> bool:
-        """Whether ``m`` has not caught up; false if ``m`` or the ``owner`` reports no positions."""
+        """Return whether ``m`` has not caught up; False if ``m`` or the ``owner`` reports no positions."""
         if (
             self.members[m].positions is None
             or owner == NOBODY
@@ -53,7 +53,7 @@ class Waiting:
         return 0 if said is None else int(offsets_at(claim_on(said, topic), np.array([p]))[0])
 
     def must_wait(self, u: int, p: int, target: int) -> bool:
-        """Whether the task has to stay with its owner in this round."""
+        """Return whether the task must stay with its owner in this round."""
         unit, owner = self.units[u], self.before[u][p]
         return (
             bool(unit.changelogs)

@@ -45,11 +45,11 @@ class Cluster:
     """The brokers and the properties of a client connection; picklable, for Spark's executors."""
 
     bootstrap: str
-    #: Not in the repr, since they include passwords.
+    #: Kafka's client properties by name; the repr omits them because they include passwords.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def connection(self) -> dict[str, object]:
-        """Keyword arguments for aiokafka's clients; this call reads the certificates.
+        """Read the certificate files, and return the keyword arguments for aiokafka's clients.
 
         Raises ConfigError, whose message names the property and contains no secret.
         """
@@ -77,7 +77,7 @@ class Cluster:
         return found
 
     def spark_options(self) -> dict[str, str]:
-        """The options of Spark's Kafka connector."""
+        """Return the options for Spark's Kafka connector."""
         told = {name: value for name, value in self.properties.items() if name not in _OURS}
         if "sasl.jaas.config" not in told and told.get("security.protocol", "").upper().startswith(
             "SASL"
@@ -95,7 +95,9 @@ class Cluster:
 
 
 def client_properties(config: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """The properties of ``config`` (or of the file that the environment names) and of the environment.
+    """Return the client properties of the file ``config`` and of the environment.
+
+    The environment overrides the file. Without ``config``, FAUST_ASSIGNER_KAFKA_CONFIG names the file.
 
     Raises ConfigError for a file that cannot be read, and for a misspelled name.
     """
@@ -117,7 +119,7 @@ def client_properties(config: str | None, environment: Mapping[str, str]) -> dic
 
 
 def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
-    """The cluster; ``bootstrap`` overrides ``bootstrap.servers``.
+    """Return the cluster; ``bootstrap`` overrides the property ``bootstrap.servers``.
 
     Raises ConfigError if neither is given or if an address is invalid.
     """
@@ -176,7 +178,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _login(given: Mapping[str, str]) -> tuple[str, str, str]:
-    """(mechanism, user, password)."""
+    """Return (SASL mechanism, user, password); raise ConfigError if one of the three is missing."""
     mechanism = given.get("sasl.mechanism", "")
     if mechanism not in _LOGIN_MODULES:
         raise ConfigError(
@@ -241,7 +243,7 @@ def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
         elif chain and key:
             with tempfile.NamedTemporaryFile(
                 "w", suffix=".pem"
-            ) as both:  # readable by its owner only
+            ) as both:  # only its owner can read the file, which holds the key
                 both.write(f"{key}\n{chain}\n")
                 both.flush()
                 context.load_cert_chain(both.name, password=given.get("ssl.key.password"))
@@ -251,7 +253,7 @@ def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _authorities(given: Mapping[str, str]) -> str | None:
-    """The trusted certificates in PEM; None: the system's certificates."""
+    """Return the trusted certificates in PEM, or None to trust the system's certificates."""
     if "ssl.truststore.certificates" in given:
         return given["ssl.truststore.certificates"]
     location = given.get("ssl.truststore.location")

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from faust_assigner.snapshots.upkeep import Removal, Verdict
 
 Lines = Sequence[Sequence[str]]
-#: The head of each column, and the text of its cell for a row.
+#: For each column: its heading, and a function that returns the text of its cell in a row.
 Columns: TypeAlias = Sequence[tuple[str, Callable[[Any], str]]]
-#: The most rows of a table that are printed; the Parquet folders hold all rows.
+#: The maximum number of rows of a table that are printed; the Parquet folders hold all rows.
 ROWS_PRINTED = 20
 
 
@@ -49,7 +49,7 @@ def show_rows(title: str, columns: Columns, rows: Iterable[Any]) -> None:
 
 
 def cell(name: str, form: str = "") -> Callable[[Mapping[str, Any]], str]:
-    """A column's text: the field ``name`` of a row in the format ``form``."""
+    """Return a function that formats the field ``name`` of a row with ``form``."""
     return lambda row: format(row[name], form)
 
 
@@ -142,7 +142,7 @@ def show_manifests(manifests: Sequence[Manifest], to: str, *, as_json: bool = Fa
 
 
 def show_verdicts(verdicts: Sequence[Verdict], *, as_json: bool = False) -> None:
-    """Print the result of ``snapshot verify``; an unfinished folder is listed and is no fault."""
+    """Print the result of ``snapshot verify``; an unfinished folder is listed but is not a fault."""
     if as_json:
         print(
             json.dumps(
@@ -179,7 +179,7 @@ def show_removals(removals: Sequence[Removal], *, dry_run: bool, as_json: bool =
 
 
 def show_weights(report: Mapping[str, Any]) -> None:
-    """Print the learned weights per group, and how the newest decisions would have been with them."""
+    """Print the learned weights per group, and the newest decisions recomputed with these weights."""
     show_rows(f"Weights version {report['version']}, by {report['by']}", _WEIGHTS, report["groups"])
     if report["shadow"]:
         print()

@@ -39,7 +39,7 @@ class Finding:
 
 
 def examine(*, start: bool = False) -> list[Finding]:
-    """All checks in order; ``start`` also starts a session and runs one job in Python workers (10 s)."""
+    """Run all checks in order; with ``start``, also start a session and run one Spark job (10 s)."""
     checks: list[Callable[[], Finding]] = [
         check_java,
         check_pyspark,
@@ -58,7 +58,7 @@ def examine(*, start: bool = False) -> list[Finding]:
 
 
 def is_fit(findings: Sequence[Finding]) -> bool:
-    """Whether no check failed. With a warning, jobs run but a feature is missing or untested."""
+    """Return whether all checks passed; after a warning, jobs run, but a feature is missing or untested."""
     return all(finding.status != FAILED for finding in findings)
 
 
@@ -82,7 +82,7 @@ def check_java() -> Finding:
 
 
 def java_version(said: str) -> int | None:
-    """The major version in the output of ``java -version``.
+    """Return the major version in the output of ``java -version``; None if it contains no version.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_402"')
     (17, 8)
@@ -128,7 +128,7 @@ def check_pandas() -> Finding:
 
 
 def check_package(name: str) -> Finding:
-    """Check that another package of the ``spark`` extra is installed."""
+    """Check that the package ``name``, a part of the ``spark`` extra, is installed."""
     version = installed(name)
     return (
         Finding(name, FAILED, "not installed", INSTALL)
@@ -161,7 +161,7 @@ def check_python() -> Finding:
 
 
 def check_connector() -> Finding:
-    """Check for the jars of Spark's Kafka connector; without them aiokafka reads topics."""
+    """Check for the jars of Spark's Kafka connector; without these jars, aiokafka reads the topics."""
     version = installed("pyspark")
     if version not in (None, SPARK_VERSION):
         return Finding(

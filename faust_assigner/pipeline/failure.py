@@ -2,8 +2,8 @@
 
 2    the request is invalid: a wrong option, a missing path or topic
 1    the failure is permanent: a retry does not help
-3    the data missed a gate: too few days, too old, too different
-75   the failure is temporary: a service did not answer, retry (``EX_TEMPFAIL`` of sysexits.h)
+3    the data did not pass a check: too few days, too old, or too different
+75   the failure is temporary: a service did not answer; retry (``EX_TEMPFAIL`` of sysexits.h)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from faust_assigner.settings.extras import missing_extra
 
 USAGE, FAILED, TRY_AGAIN = 2, 1, 75
 
-#: The S3 client for the Hadoop version that comes with our PySpark.
+#: The S3 client for the Hadoop version that the supported PySpark contains.
 S3_CLIENT = "org.apache.hadoop:hadoop-aws:3.5.0"
 
 #: Packages whose errors have an outside cause and are reported in one line.
@@ -41,7 +41,7 @@ _UNREACHABLE = re.compile(
 
 
 def verdict(error: BaseException) -> tuple[str, int] | None:
-    """(message, exit code); None for an error that is a bug of ours and needs its traceback."""
+    """Return (message, exit code), or None for a bug in this package, which needs its traceback."""
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(error) or error
     if isinstance(error, FaustAssignerError):
@@ -63,7 +63,10 @@ def verdict(error: BaseException) -> tuple[str, int] | None:
 
 
 def last_words(text: str) -> str:
-    """The line of a Spark error with its cause: the innermost Python or Java error, else the first line."""
+    """Return the line of a Spark error that names its cause.
+
+    The cause is the innermost Python or Java error; without such a line, the first line is returned.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [
         line for line in lines if re.match(r"(Caused by: |[\w.]*(Error|Exception|Refused)\b)", line)
@@ -72,7 +75,7 @@ def last_words(text: str) -> str:
 
 
 def _lineage(error: BaseException) -> str:
-    """The class names of the error, of its base classes and of its causes."""
+    """Return the class names of the error, of its base classes and of its causes."""
     names = [kind.__name__ for kind in type(error).__mro__]
     cause = error.__cause__ or error.__context__
     return " ".join(names) + (f" {_lineage(cause)}" if cause is not None else "")

@@ -24,7 +24,7 @@ ARTIFACTS = (
 
 
 def installed(package: str) -> str | None:
-    """The installed version of a package; None if the package is missing."""
+    """Return the installed version of a package; None if the package is missing."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -32,7 +32,7 @@ def installed(package: str) -> str | None:
 
 
 def connector_package(version: str) -> str:
-    """The Maven coordinates of the connector for ``version`` of Spark.
+    """Return the Maven coordinates of the connector for ``version`` of Spark.
 
     >>> connector_package("3.5.6")
     'org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.6'
@@ -42,12 +42,12 @@ def connector_package(version: str) -> str:
 
 
 def connector_jars() -> list[Path]:
-    """The connector's jars for ``spark.jars``; missing jars are fetched (one Maven run, about 5 s)."""
+    """Return the connector's jars for ``spark.jars``; fetch missing jars (one Maven run, about 5 s)."""
     return sorted(fetch_jars(POM, CACHE_NAME).glob("*.jar"))
 
 
 def cached_connector_jars() -> list[Path]:
-    """The connector's jars in the cache; none if they were never fetched or belong to another Spark."""
+    """Return the connector's cached jars; empty before a fetch, or if another PySpark is installed."""
     if installed("pyspark") != SPARK_VERSION:
         return []
     folder = cache_dir() / CACHE_NAME

@@ -1,4 +1,4 @@
-"""The names of Kafka's client properties, so that a misspelled name does not go unnoticed."""
+"""Compare property names with the names of Kafka's clients, to report misspelled names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.errors import ConfigError
 
 logger = getLogger(__name__)
 
-#: Names of the Java clients 3.9 to 4.4: of all clients, of producers, of consumers and of administrators.
+#: Property names of the Java clients 3.9 to 4.4: producers, consumers and admin clients.
 _NAMES: Final = """
     acks allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset
     batch.size bootstrap.controllers bootstrap.resolve.timeout.ms bootstrap.servers buffer.memory
@@ -46,9 +46,9 @@ _NAMES: Final = """
     value.deserializer value.serializer
 """
 _KNOWN: Final = frozenset(_NAMES.split())
-#: Prefixes with names that a user chooses, or that each release adds.
+#: Each property with one of these prefixes is accepted: users and new releases add such names.
 _OPEN: Final = ("config.providers.", "sasl.oauthbearer.")
-#: librdkafka's names, which are not similar to Kafka's.
+#: librdkafka's property name -> the equivalent property of Kafka's clients.
 _LIBRDKAFKAS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "metadata.broker.list": "bootstrap.servers",
@@ -60,15 +60,16 @@ _LIBRDKAFKAS: Final[Mapping[str, str]] = MappingProxyType(
         "ssl.key.pem": "ssl.keystore.key",
     }
 )
-#: The least similarity of a misspelled name: schema.registry.ssl.truststore.location is not misspelled.
+#: An unknown name with at least this similarity (0 to 1) to a name of Kafka counts as misspelled.
+#: A lower limit would refuse schema.registry.ssl.truststore.location, which is a correct name.
 _SIMILAR: Final = 0.8
 
 
 def check_names(names: Iterable[str], source: str) -> None:
     """Check the names of properties from ``source``, a file or the environment.
 
-    Raises ConfigError for a name that is similar to one of Kafka's, or is the name of another client library.
-    Any other unknown name is logged: vendors add their own.
+    Raises ConfigError for a name that is similar to a name of Kafka, and for a name of librdkafka.
+    Any other unknown name is logged as a warning, because vendors add properties.
     """
     for name in sorted(set(names) - _KNOWN):
         if name.startswith(_OPEN):

@@ -11,15 +11,16 @@ from faust_assigner.pipeline.ledgers.files import absolute
 
 
 class FolderInUse(TryAgain):
-    """Another run is writing to the same folder."""
+    """Raised if another run is writing to the same folder."""
 
 
 @contextlib.contextmanager
 def only_writer(url: str) -> Iterator[None]:
     """Lock the folder ``url`` inside the block; raises FolderInUse if another run has the lock.
 
-    The lock is the operating system's, on the folder itself. It leaves no file, and the system releases it
-    when the process ends. Object stores and HDFS have no such lock; there the caller must avoid two runs.
+    The lock is a lock of the operating system on the folder itself. The lock leaves no file, and the
+    system releases it when the process ends. Object stores and HDFS have no such lock; on them the caller
+    must avoid two runs.
     """
     folder = absolute(url).removeprefix("file://")
     if "://" in folder:
@@ -37,7 +38,7 @@ def only_writer(url: str) -> Iterator[None]:
 
 
 def _locked(folder: str) -> int:
-    """A locked descriptor of ``folder``; creates a missing folder."""
+    """Lock ``folder``, which is created if it is missing; return its descriptor."""
     import fcntl
 
     while True:

@@ -1,4 +1,4 @@
-"""The progress of a run: one line that updates on a terminal, elsewhere one log line a minute on stderr."""
+"""The progress of a run on stderr: a line updated in place on a terminal, else one log line a minute."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.spinner import Spinner
 
-#: Seconds between two log lines without a terminal.
+#: Seconds between two log lines if stderr is not a terminal.
 EVERY_S = 60.0
 
 
 @dataclass
 class Progress:
-    """The stage of a run and its figures so far; None: not known yet."""
+    """The stage of a run and its figures so far; a figure that is not known yet is None."""
 
     command: str = ""
     stage: str = "starting"
@@ -32,7 +32,7 @@ class Progress:
     days_touched: int | None = None
     days_merged: int | None = None
     days_kept: int | None = None
-    #: The address of Spark's own page.
+    #: The URL of Spark's web page.
     ui: str | None = None
     clock: Callable[[], float] = time.monotonic
     began: float = field(init=False)
@@ -50,7 +50,7 @@ class Progress:
         self.lines = lines
 
     def text(self) -> str:
-        """The line: command, seconds since the start, stage, figures."""
+        """Return the progress line: command, seconds since the start, stage, figures."""
         parts = [f"{self.command} {self.clock() - self.began:.0f} s: {self.stage}"]
         if self.lines is not None:
             parts += [f"{self.lines.accepted:,} rows in", f"{self.lines.lines:,} refused"]
@@ -64,7 +64,7 @@ class Progress:
         return ", ".join(parts)
 
     def __rich__(self) -> Spinner:
-        """The line with a spinner, for a terminal."""
+        """Return the progress line with a spinner, for a terminal."""
         from rich.spinner import Spinner
         from rich.text import Text
 
@@ -72,7 +72,7 @@ class Progress:
 
 
 def ui_of(spark: SparkSession) -> str | None:
-    """The address of the session's page; None through Spark Connect and for a session without a page."""
+    """Return the URL of the session's web page; None with Spark Connect or if the page is off."""
     try:
         found: str | None = spark.sparkContext.uiWebUrl
     except Exception:  # each version and server has its own error for a missing SparkContext

@@ -1,4 +1,4 @@
-"""The rows of ledger lines and of the facts in the history, as :mod:`faust_assigner.ledger` defines them."""
+"""Typed rows of the ledger's tables and of the history; :mod:`faust_assigner.ledger` defines the columns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NotRequired, TypedDict, TypeVar
 Key = TypeVar("Key")
 AnyRow = TypeVar("AnyRow")
 
-#: Times come from Spark as integers since this time: a timestamp would come without a zone.
+#: Spark returns times as integers since this time, because Spark's timestamps have no time zone.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: The end of a changelog topic's name.
+#: The suffix of a changelog topic's name.
 CHANGELOG_SUFFIX = "-changelog"
 
 
@@ -28,7 +28,7 @@ class MemberRow(TypedDict):
 class DecisionRow(TypedDict):
     """A row of the table ``decision``; the history adds ``longest_recovery_s``.
 
-    A replay on Spark collects only the columns that it needs.
+    A replay on Spark collects only the columns that it needs, so some columns are ``NotRequired``.
     """
 
     group_id: str
@@ -99,7 +99,7 @@ class MoveRow(PlacementRow):
 
 
 def grouped(rows: Iterable[AnyRow], key: Callable[[AnyRow], Key]) -> dict[Key, list[AnyRow]]:
-    """Key -> its rows in their order; keys are in the order of their first row.
+    """Return the rows of each key, in their order; keys are in the order of their first row.
 
     >>> grouped(["ab", "c", "ad"], lambda row: row[0])
     {'a': ['ab', 'ad'], 'c': ['c']}

@@ -1,7 +1,7 @@
 """The pipeline's tables as Spark and Arrow schemas, derived from one set of column definitions.
 
 :mod:`faust_assigner.ledger` defines the tables of ledger lines; this module defines the tables that only the
-pipeline writes. ``dt`` is derived and never read.
+pipeline writes. The column ``dt`` (the UTC day) is computed, never read from a ledger line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DAY = Column("dt", DATE)
 #: The ledger's lines in the history: each accepted line once, stored by its day.
 FACTS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {
-        # The longest recovery after a decision may begin on a later day; it is stored with the decision.
+        # The longest recovery of a decision may begin on a later day; the decision's row stores it.
         "decisions": (*TABLES["decision"], *columns("longest_recovery_s? double")),
         "placements": TABLES["assignment"],
         "recoveries": TABLES["recovery"],
@@ -60,7 +60,7 @@ def _daily(text: str) -> tuple[Column, ...]:
 HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {
         "movement": _daily(f"policy string, {_MOVED}"),
-        # Rounds with warm-ups are counted, and are in no other column.
+        # Rounds with warm-ups are counted in ``warmup_rounds`` and excluded from the other columns.
         "balance": _daily(
             "policy string, max_spread? double, mean_spread? double, idle_members long, "
             "warmup_rounds long"
@@ -102,7 +102,7 @@ HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     }
 )
 
-#: The columns that identify a row of each history table; rows are listed in their order.
+#: The columns that identify a row of each history table; rows are sorted by these columns.
 HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "movement": ("group_id", "dt", "policy"),
@@ -177,7 +177,7 @@ def _arrow_type(column: Column) -> pa.DataType:
 #: or offset), and the line's number, counted from the chunk's first line.
 PLACE = columns("file string, chunk long, pos long, line long")
 
-#: A parsed line: the reason of its refusal, or the struct of its table. The closing row of a file's
+#: A parsed line has the reason of its refusal, or the struct of its table. The closing row of a file's
 #: chunk has neither: its ``pos`` is the chunk's end, its ``line`` the number of lines in the chunk.
 PARSED_ARROW = pa.schema(
     [
@@ -202,5 +202,5 @@ def parsed_schema() -> StructType:
 
 
 def is_leader_topic(topic: str) -> bool:
-    """Whether ``topic`` is Faust's leader topic, which has no records and is no app's task."""
+    """Return whether ``topic`` is Faust's leader topic, which has no records and is not a task."""
     return topic.endswith(LEADER_TOPIC)

@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
-#: The settings of a local session: its page and its ports on loopback only, without buttons.
+#: The settings of a local session: web page and ports on loopback only, no kill buttons.
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.ui.port": "0",
     "spark.ui.killEnabled": "false",
@@ -48,10 +48,11 @@ def spark_session(
     packages: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The held session, or a session on ``master`` (None: given by ``spark-submit``; ``sc://…``: Connect).
+    """Return the session of :func:`held_session` if there is one, else a session on ``master``.
 
-    ``jars`` are files, ``packages`` Maven coordinates that Spark itself resolves; both have an effect only
-    when a session starts. Cost of a start: 3-8 s.
+    ``master``: None if ``spark-submit`` sets the master, ``sc://…`` for a Spark Connect server.
+    ``jars`` are files; ``packages`` are Maven coordinates that Spark itself resolves. Both have an effect
+    only when a session starts. Cost of a start: 3-8 s.
     """
     if _held:
         return _held[-1]
@@ -84,7 +85,7 @@ def _settings(
     packages: Sequence[str],
     given: Mapping[str, str],
 ) -> dict[str, str]:
-    """Combine the settings of a new session: ``given`` ones have priority, the environment's come last."""
+    """Merge a new session's settings: ``given`` overrides the defaults, which override the environment."""
     wanted = {**s3_settings(os.environ), **SETTINGS}
     if master is not None and master.startswith("local"):
         wanted |= LOCAL_SETTINGS
@@ -108,7 +109,7 @@ def held_session(
     packages: Sequence[str],
     settings: Mapping[str, str],
 ) -> Iterator[SparkSession]:
-    """A session that all commands inside the block share; stopped at the end of the block."""
+    """Yield a session that all commands inside the block share; stop it at the end of the block."""
     name = "faust-assigner pipeline"
     spark = spark_session(master, name, jars=jars, packages=packages, settings=settings)
     _held.append(spark)
@@ -126,7 +127,7 @@ def release(spark: SparkSession) -> None:
 
 
 def _connected(builder: SparkSession.Builder) -> SparkSession:
-    """A session of a Spark Connect server; settings that only a start can change are the server's own."""
+    """Return a session of a Spark Connect server; set only settings that can change at run time."""
     spark: SparkSession = builder.getOrCreate()
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
@@ -135,7 +136,7 @@ def _connected(builder: SparkSession.Builder) -> SparkSession:
 
 
 def width(spark: SparkSession) -> int:
-    """The number of concurrent tasks by the session's settings; 2 on a cluster without such settings."""
+    """Return the number of concurrent tasks that the settings allow; 2 if a cluster has no such settings."""
     master = spark.conf.get("spark.master", "") or ""
     if master.startswith("local"):
         return _local_width(master)
@@ -144,7 +145,7 @@ def width(spark: SparkSession) -> int:
 
 
 def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """S3's endpoint and region from the environment, as settings: Hadoop's client does not read them."""
+    """Return settings with S3's endpoint and region: Hadoop does not read them from the environment."""
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     found: dict[str, str] = {}
@@ -160,7 +161,7 @@ def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _local_width(master: str) -> int:
-    """The number of concurrent tasks of ``local[N]``."""
+    """Return the number of concurrent tasks of the master ``local[N]``."""
     inside = master.partition("[")[2].partition("]")[0].partition(",")[0]
     if inside.isdigit():
         return max(1, int(inside))

@@ -26,11 +26,11 @@ class ExecutorsLackPackages(FaustAssignerError, RuntimeError):
 def ship(spark: SparkSession) -> None:
     """Send this package to the executors if they cannot import it.
 
-    The package's dependencies must be installed there. Cost: one job of one task; two jobs if the package
-    is sent.
+    The package's dependencies must be installed on the executors. Cost: one job of one task; two jobs
+    if the package is sent.
 
     Raises:
-        ExecutorsLackPackages: another module is missing.
+        ExecutorsLackPackages: an executor lacks another module.
     """
     missing = _missing(spark)
     if missing == PACKAGE:
@@ -44,7 +44,7 @@ def ship(spark: SparkSession) -> None:
 
 
 def package_zip() -> Path:
-    """This package as a zip file that Python can import; removed when the process ends."""
+    """Write this package to a zip file that Python can import; the file is removed at the process's end."""
     source = Path(__file__).parents[1]
     folder = Path(tempfile.mkdtemp(prefix="faust-assigner-ship-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -64,7 +64,7 @@ def _send(spark: SparkSession, archive: Path) -> None:
 
 
 def _missing(spark: SparkSession) -> str:
-    """The first module that an executor lacks for our tasks; "" if it lacks none."""
+    """Return the first module that an executor lacks for the pipeline's tasks; "" if none is missing."""
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib

@@ -29,33 +29,33 @@ class Folder:
         self._is_local = is_local(self._fs)
 
     def path(self, *names: str) -> str:
-        """The URL of a file or folder inside."""
+        """Return the URL of a file or subfolder."""
         return "/".join((self.url, *names))
 
     def _at(self, *names: str) -> str:
         return "/".join((str(self._root).rstrip("/"), *names))
 
     def exists(self, *names: str) -> bool:
-        """Whether a file or folder of this name exists inside."""
+        """Return whether this folder contains the file or subfolder."""
         if self._is_local:
             return os.path.exists(self._at(*names))
         self._fs.invalidate_cache()
         return bool(self._fs.exists(self._at(*names)))
 
     def children(self, *names: str) -> list[str]:
-        """The sorted names in a folder inside; none if the folder does not exist."""
+        """Return the sorted names in a subfolder; empty if the subfolder does not exist."""
         if not self.exists(*names):
             return []
         found = self._fs.ls(self._at(*names), detail=False)
         return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in found)
 
     def remove(self, *names: str) -> None:
-        """Delete a file or a whole folder inside, if it exists."""
+        """Delete a file or a whole subfolder, if it exists."""
         if self.exists(*names):
             self._fs.rm(self._at(*names), recursive=True)
 
     def read(self, *names: str) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         return bytes(self._fs.cat_file(self._at(*names)))
 
     def write(self, name: str, content: bytes) -> None:
@@ -63,7 +63,7 @@ class Folder:
         self._create(content, name)
 
     def read_parquet(self, *names: str, only: Sequence[str] | None = None) -> pa.Table:
-        """Read a Parquet file, or ``only`` some of its columns."""
+        """Read a Parquet file: all columns, or those in ``only``."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(io.BytesIO(self.read(*names))) as file:

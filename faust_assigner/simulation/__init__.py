@@ -1,1 +1,1 @@
-"""A group's life without a broker: fleets, scenarios, and the simulator that computes their costs."""
+"""Simulate a group without a broker: fleets, scenarios, and the simulator that computes their costs."""

@@ -1,7 +1,7 @@
-"""The simulator's values, immutable: a fleet, its events, and the costs of events.
+"""The simulator's immutable values: a fleet (a group's workers), its events, and their costs.
 
 A *task* is (group, partition number), as in the planner; arrays over tasks are flat, in the order
-of the groups. Times are seconds of virtual time; state is counted in changelog records, because
+of the groups. Times are seconds of virtual time. State is measured in changelog records, because
 a worker replays records.
 """
 
@@ -23,15 +23,17 @@ Weights = Mapping[tuple[str, int], float]
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of an event, in seconds and records per second, with measured defaults.
+    """The costs of events, in seconds and records per second, with measured defaults.
 
-    Measured with faust-streaming 0.15.3 on Apache Kafka 4.3.1: kept partitions stand still for
-    0.5-0.9 s at a rebalance; a worker with a standby takes over in about 1 s; a cold table is
-    replayed at about 3,700 records/s; the default session is 60 s.
+    The defaults were measured with faust-streaming 0.15.3 on Apache Kafka 4.3.1. At a rebalance,
+    partitions that stay with their owner stop for 0.5-0.9 s. A worker with a standby takes over in
+    about 1 s. A worker without a copy replays about 3,700 records/s. Faust's default session timeout
+    is 60 s.
 
-    ``acceptable_recovery_lag``: a copy at most this many records behind counts as warm (KIP-441);
-    ``acceptable_from_nothing``: a longer log is not read from its start while its owner lives;
-    ``follow_up_s``: the least time between a cooperative round and its follow-up round.
+    ``acceptable_recovery_lag``: a copy at most this many records behind counts as warm (KIP-441).
+    ``acceptable_from_nothing``: while the owner lives, a member without a copy gets the task at once only
+    if its changelog has at most this many records. ``follow_up_s``: the least time between a cooperative
+    round and its follow-up round.
     """
 
     session_timeout_s: float = 60.0
@@ -45,7 +47,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Worker:
-    """A process of the fleet: its member id, its rack and its share of the load."""
+    """A process of the fleet: its member id, its rack, and its capacity relative to 1.0."""
 
     member_id: str
     rack_id: str | None = None
@@ -54,7 +56,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """A co-partitioned group: a source topic and, if stateful, a changelog."""
+    """A co-partitioned group: a source topic and, if the group has state, a changelog."""
 
     topic: str
     partitions: int
@@ -70,15 +72,15 @@ class Kind(Enum):
     """The kinds of events of a worker."""
 
     JOIN = "join"  #: a new worker starts
-    LEAVE = "leave"  #: SIGTERM without return (scale-in)
-    CRASH = "crash"  #: SIGKILL without return within the scenario
-    RESTART = "restart"  #: SIGTERM and restart after ``down_s`` with the files (a step of a deploy)
-    BOUNCE = "bounce"  #: SIGKILL and restart after ``down_s`` with the files
+    LEAVE = "leave"  #: the worker gets SIGTERM and does not return (scale-in)
+    CRASH = "crash"  #: the worker gets SIGKILL and does not return
+    RESTART = "restart"  #: SIGTERM, then a restart after ``down_s`` with the files (a deploy)
+    BOUNCE = "bounce"  #: SIGKILL, then a restart after ``down_s`` with the files
 
 
 @dataclass(frozen=True)
 class Event:
-    """``kind`` happens to ``member_id`` at ``at_s``; the process is away for ``down_s``."""
+    """An event of one worker at ``at_s``; with a restart, its process is down for ``down_s`` seconds."""
 
     at_s: float
     kind: Kind
@@ -90,7 +92,7 @@ class Event:
 class Scenario:
     """A fleet and its events, identical for every policy under test.
 
-    ``workers``  every worker that ever runs, the initial ones and those that join
+    ``workers``  all workers: the initial workers and the workers that join
     ``start``    the member ids that run at time 0
     ``rates``    float64[T] incoming records/s of each task
     ``records``  float64[T] changelog records of each task's state, 0 for a stateless task
@@ -116,7 +118,7 @@ class Scenario:
 
     @cached_property
     def offsets(self) -> Ints:
-        """int64[G+1]: the start of each group's tasks in the flat arrays."""
+        """int64[G+1]: the index of each group's first task in the flat arrays."""
         return np.cumsum([0, *(group.partitions for group in self.groups)])
 
     @cached_property
@@ -129,12 +131,12 @@ class Scenario:
 
     @cached_property
     def partitions(self) -> dict[str, int]:
-        """Topic -> partition count, changelogs included: the planner's second argument."""
+        """Topic -> partition count, including changelogs: the planner's second argument."""
         return {topic: group.partitions for group in self.groups for topic in group.topics}
 
     @cached_property
     def changelogs(self) -> tuple[str, ...]:
-        """The topics behind tables."""
+        """The changelogs of all groups with state."""
         return tuple(group.changelog for group in self.groups if group.changelog is not None)
 
     @cached_property
@@ -160,11 +162,14 @@ class PlanLike(Protocol):
         """Return changelog topic -> the partitions of the member's standbys."""
 
     def awaited(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Return the standbys awaited by a follow-up round; used for cooperative arms only."""
+        """Return changelog topic -> the member's standbys that a follow-up round waits for.
+
+        The simulator calls this method for cooperative arms only.
+        """
 
 
 class Policy(Protocol):
-    """A function that assigns, with the signature of :func:`faust_assigner.plan`."""
+    """A function with the signature of :func:`faust_assigner.plan`."""
 
     def __call__(
         self,
@@ -181,11 +186,12 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Arm:
-    """A policy with one choice of settings: a row of the comparison.
+    """A policy with its settings and a number of standbys: one row of the comparison.
 
-    ``claims_files``: a starting worker claims the state on its disk (ours does, stock does not).
-    ``cooperative``: rounds stop only the moving partitions, and a living owner keeps a task until its new
-    owner has caught up; the policy then takes ``warmups``. ``eager`` marks an arm without these.
+    ``claims_files``: a starting worker claims the state on its disk (ours does, Faust's own does not).
+    ``cooperative``: a rebalance stops only the moving partitions, and a living owner keeps a task until
+    its new owner has caught up; the policy then takes the argument ``warmups``. ``eager``: the user
+    switched ``cooperative`` off; the label shows this.
     """
 
     policy: str
@@ -198,22 +204,23 @@ class Arm:
 
     @property
     def label(self) -> str:
-        """The policy column: ``ours+static+weights``."""
+        """The arm's name in the column ``policy``, such as ``ours+static+weights``."""
         switches = {"static": self.static, "weights": self.weighted, "eager": self.eager}
         return "+".join([self.policy, *(name for name, is_on in switches.items() if is_on)])
 
 
 class Outcome(NamedTuple):
-    """The figures of one arm in one scenario: the columns of table ``sim_result`` and a few more.
+    """The figures of one arm in one scenario.
 
-    ``moved``          tasks that changed their owner, the start excluded
-    ``cold_moves``     moved tasks whose new owner replayed more than the acceptable lag
-    ``imbalance``      heaviest member's load / the mean, averaged over the rebalances
+    ``moved``          tasks that changed their owner after the start
+    ``cold_moves``     moved tasks whose new owner lacked more records than the acceptable lag
+    ``imbalance``      heaviest member's load / mean load, averaged over the rebalances
     ``worst_load``     the maximum of the same ratio
     ``unavailable_s``  seconds without processing, summed over partitions
-    ``worst_gap_s``    the longest single downtime of a partition
+    ``worst_gap_s``    the longest downtime of a partition in seconds
     ``restored``       records replayed into standbys and new owners
-    ``idle_members``   the maximum number of members without a task after any rebalance
+    ``rebalances``     rebalances after the start
+    ``idle_members``   the largest number of members without a task after a rebalance
     """
 
     moved: float
@@ -228,7 +235,7 @@ class Outcome(NamedTuple):
 
 
 def claims_of(groups: Sequence[TaskGroup], offsets: Ints, mine: Bools) -> Claims:
-    """Return topic -> partition numbers of the tasks set in ``mine`` (bool[T])."""
+    """Return topic -> the partition numbers of the tasks that are true in ``mine`` (bool[T])."""
     claims: dict[str, Any] = {}
     for group, start in zip(groups, offsets.tolist(), strict=False):
         numbers = np.flatnonzero(mine[start : start + group.partitions])

@@ -1,4 +1,4 @@
-"""The question to a policy: the living workers as members of the group, and the plan as arrays over tasks."""
+"""Call a policy: convert the living workers to members, and the plan to arrays over tasks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from faust_assigner.warmup import WarmupPolicy
 
 #: Owners int64[T], standbys bool[W, T] and the awaited standbys bool[W, T].
 Placed: TypeAlias = tuple[Ints, Bools, Bools]
-#: Results of policies in one scenario by their input; arms with equal input share a result.
+#: The results of policies in one scenario, by input; arms with equal input share a result.
 Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], Placed]
 
 
 class PolicyError(FaustAssignerError, ValueError):
-    """A policy returned an invalid assignment; the text names the scenario, policy and task."""
+    """A policy returned an invalid assignment; the message names the scenario, the policy and the task."""
 
 
 class Question:
-    """Asks a policy under the settings of an arm; equal questions are asked once."""
+    """A caller of a policy with the settings of an arm; it calls the policy once per distinct input."""
 
     def __init__(
         self, scenario: Scenario, arm: Arm, policy: Policy, costs: Costs, memo: Memo
@@ -33,7 +33,7 @@ class Question:
         self.memo = memo
 
     def ask(self, replicas: Replicas, living: Ints, fresh: Bools) -> Placed:
-        """Return the policy's placement for the ``living`` workers; ``fresh`` ones own nothing yet."""
+        """Return the policy's placement for the ``living`` workers; ``fresh`` workers own no task yet."""
         asked = (
             self.arm.policy,
             self.arm.replicas,
@@ -101,7 +101,7 @@ class Question:
         }
 
     def _read(self, plan: PlanLike, living: Ints, members: Sequence[Member]) -> Placed:
-        """Convert the plan to arrays over tasks; refuses an invalid assignment."""
+        """Convert the plan to arrays over tasks; raise PolicyError unless each task has one owner."""
         scenario = self.scenario
         owner, times = np.full(scenario.tasks, NOBODY), np.zeros(scenario.tasks, int)
         standby, awaited = (

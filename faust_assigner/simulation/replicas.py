@@ -1,4 +1,4 @@
-"""The tasks' owners and copies of their state: who owns, who replicates, and how far each copy is behind."""
+"""The owners of tasks, the copies of their state, and how many records each copy lacks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Replicas:
         shape = (len(scenario.workers), scenario.tasks)
         #: int64[T], the owner of each task.
         self.owner: Ints = np.full(scenario.tasks, NOBODY)
-        #: bool[W, T]: the standbys, the files on disk, and the copies awaited by a follow-up round.
+        #: bool[W, T]: the standbys, the files on disk, and the copies that a follow-up round waits for.
         self.standby, self.holds, self.awaited = (np.zeros(shape, bool) for _ in range(3))
         #: float64[W, T], the records that a copy lacks.
         self.lag = np.tile(scenario.records, (len(scenario.workers), 1))
-        #: Records replayed into copies.
+        #: The number of records replayed so far.
         self.restored = 0.0
 
     def owned(self) -> Bools:
@@ -29,25 +29,25 @@ class Replicas:
         return owned
 
     def positions(self) -> Ints:
-        """Return int64[W, T]: each worker's position in each task's state; an owner is at the log's end."""
+        """Return int64[W, T]: each worker's offset in each task's changelog; an owner is at the end."""
         ends = np.ceil(self.scenario.records)
         lag = np.where(self.owned(), 0.0, np.where(self.holds, np.round(self.lag), ends))
         positions: Ints = np.maximum(ends - lag, 0).astype(np.int64)
         return positions
 
     def are_cold(self, owner: Ints, acceptable_lag: float) -> Bools:
-        """Return bool[T]: the tasks with state of which ``owner`` has no copy that is close enough."""
+        """Return bool[T]: tasks with state whose ``owner`` has no copy within ``acceptable_lag`` records."""
         tasks = np.arange(len(owner))
         cold: Bools = ~self.holds[owner, tasks] | (self.lag[owner, tasks] > acceptable_lag)
         return cold & self.scenario.stateful
 
     def place(self, owner: Ints, standby: Bools, awaited: Bools) -> None:
-        """Take over the result of a policy; owners and standbys hold files from now on."""
+        """Apply the result of a policy; from now on, owners and standbys have files."""
         self.owner, self.standby, self.awaited = owner, standby, awaited
         self.holds |= (self.owned() | standby) & self.scenario.stateful
 
     def advance(self, seconds: float, up: Bools, costs: Costs) -> None:
-        """Replay for ``seconds``: actives first, then standbys; stale copies fall behind."""
+        """Replay for ``seconds``, actives first, then standbys; all other copies fall behind."""
         budget = np.where(up, seconds * costs.replay_records_per_s, 0.0)
         owned = self.owned()
         for fed in (owned & up[:, None], self.standby & up[:, None]):

@@ -1,18 +1,20 @@
-"""A fleet in virtual time: events -> rebalances -> downtime of each partition, with its cause.
+"""Simulate a fleet in virtual time: events cause rebalances, and rebalances cause downtime of partitions.
 
-Deterministic: no clock, no randomness, no I/O. The model follows measurements of Faust:
+The simulation is deterministic: it uses no clock, no randomness and no I/O. The model follows measurements
+of Faust:
 
-* An eager rebalance stops the whole group from the first JoinGroup until the last member answered, then
-  for ``rebalance_pause_s``. The group waits for a dead member until its session ends. A worker resumes its
-  partitions together, once all its actives have recovered (tables/recovery.py): one cold partition stops
-  the warm ones beside it.
+* An eager rebalance stops the whole group from the first JoinGroup until the last member has joined, and
+  then for ``rebalance_pause_s``. The group waits for a dead member until its session timeout. A worker
+  resumes all its partitions together, once all its actives have recovered (Faust's tables/recovery.py). So
+  one cold partition also stops the worker's warm partitions.
 * A cooperative rebalance stops only the moving partitions: for one pause if the old owner is gone, for two
-  if the owner revokes first, and until the new owner's partitions have recovered. The planner's warm-ups
-  keep a task with its living owner until the new owner has caught up; a follow-up round then moves the task.
-* Replay costs records / ``replay_records_per_s`` per worker, actives first, then standbys.
-* Files stay on disk: a stale copy falls behind at the task's rate, by at most the size of its table.
-* A static member (``group.instance.id``) that returns within its session changes nothing, but sends no
-  LeaveGroup either: a scale-in costs a whole session.
+  if the owner revokes first, and until the new owner's partitions have recovered. With the planner's
+  warm-ups, a living owner keeps a task until the new owner has caught up; a follow-up round then moves it.
+* A worker's replay takes records / ``replay_records_per_s`` seconds, actives first, then standbys.
+* Files stay on disk. A copy that is not updated falls behind at the task's rate, by at most the size of its
+  table.
+* A static member (``group.instance.id``) that returns within its session timeout causes no rebalance. But
+  it sends no LeaveGroup, so the group detects its scale-in only after the session timeout.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ __all__ = ["HORIZON_S", "Memo", "PolicyError", "Rebalance", "simulate"]
 
 _DOWN_CLEAN, _DOWN_DEAD, _UP, _EXPIRE, _FOLLOW_UP = range(5)
 
-#: Virtual seconds after the last event during which an unowned partition counts as down.
+#: A partition without an owner at the end counts as down for this many seconds after the last event.
 HORIZON_S = 600.0
 
 
 class Rebalance(NamedTuple):
-    """One simulated rebalance: its time in seconds, and the tasks that it moved, warm and cold."""
+    """One simulated rebalance: its time in seconds, its moved tasks, and its cold moves."""
 
     at_s: float
     moved: int
@@ -52,12 +54,13 @@ def simulate(
     memo: Memo | None = None,
     trace: list[Rebalance] | None = None,
 ) -> Outcome:
-    """Run ``scenario`` under ``policy`` with the settings of ``arm``; equal input gives equal figures.
+    """Simulate ``scenario`` with ``policy`` and the settings of ``arm``; equal input gives equal figures.
 
-    ``trace`` receives each rebalance after the first in order of time.
-    A policy must be a function of its arguments: with a ``memo`` (one dict per scenario) the policy runs
-    once per input. Raises PolicyError if a task has not exactly one living owner.
-    Cost: one call of the policy per rebalance, and O(workers x tasks) numpy work per event.
+    ``trace`` receives each rebalance after the initial assignment, in order of time. ``memo`` (one dict per
+    scenario) saves the policy's results, so a policy must depend on its arguments only.
+
+    Raises PolicyError unless each task has exactly one living owner. Cost: one call of the policy per
+    rebalance, and O(workers x tasks) numpy work per event.
     """
     fleet = _Fleet(scenario, arm, policy, costs or Costs(), {} if memo is None else memo)
     outcome = fleet.run()
@@ -67,7 +70,7 @@ def simulate(
 
 
 class _Downtime:
-    """Per task: the start of its downtime, its expected end, and the seconds already counted."""
+    """Per task: the start and the expected end of its last downtime, and the seconds counted so far."""
 
     def __init__(self, tasks: int) -> None:
         self.since = np.zeros(tasks)
@@ -76,7 +79,7 @@ class _Downtime:
         self.worst = 0.0
 
     def stop(self, tasks: Bools, now: float) -> None:
-        """Stop ``tasks`` at ``now``; stopped tasks stay stopped."""
+        """Stop ``tasks`` at ``now``; a task that is already stopped keeps its start."""
         fresh = tasks & (self.until <= now)
         self._count(fresh)
         self.since[fresh] = now
@@ -100,7 +103,7 @@ class _Downtime:
 
 
 class _Fleet:
-    """The state of one run; every method is a step of the run."""
+    """The state of one simulation; each method is a step of the simulation."""
 
     def __init__(
         self, scenario: Scenario, arm: Arm, policy: Policy, costs: Costs, memo: Memo
@@ -113,8 +116,9 @@ class _Fleet:
         self.capacity = np.array([worker.capacity for worker in scenario.workers])
         self.now = 0.0
         self.up = np.zeros(workers, bool)
-        self.fresh = np.zeros(workers, bool)  # started since the last rebalance, without partitions
-        self.absent: dict[int, int] = {}  # row -> token; the group still waits for its session
+        self.fresh = np.zeros(workers, bool)  # started since the last rebalance, own no task
+        # Row of a dead worker whose session timeout has not passed -> token of this timeout.
+        self.absent: dict[int, int] = {}
         self.pending = False
         self.follow_up = 0  # the token of the next follow-up round
         self.downtime = _Downtime(scenario.tasks)
@@ -126,7 +130,7 @@ class _Fleet:
         self.rebalances = self.idle = 0
 
     def run(self) -> Outcome:
-        """Settle the initial group, play the events, return the figures."""
+        """Make the initial assignment, process the events, return the figures."""
         self._start_group()
         for event in self.scenario.events:
             self._schedule_event(event)
@@ -153,7 +157,7 @@ class _Fleet:
         )
 
     def _start_group(self) -> None:
-        """Make the initial assignment: every replica is complete and no figure is counted."""
+        """Make the initial assignment, with complete copies and without an effect on the figures."""
         for member_id in self.scenario.start:
             self.up[self.index[member_id]] = self.fresh[self.index[member_id]] = True
         self._rebalance()
@@ -192,7 +196,7 @@ class _Fleet:
             self._end(row, leaves_group=operation == _DOWN_CLEAN and not self.arm.static)
 
     def _end(self, row: int, *, leaves_group: bool) -> None:
-        """End the process: its partitions stop now; the group learns of the end now or a session later."""
+        """End a process: its partitions stop now; the group rebalances now or after the session timeout."""
         self.up[row] = False
         self.downtime.stop(self.replicas.owner == row, self.now)
         if leaves_group:
@@ -201,7 +205,7 @@ class _Fleet:
             self.absent[row] = self._push(self.now + self.costs.session_timeout_s, _EXPIRE, row)
 
     def _start(self, row: int) -> None:
-        """Restart the process: a static member resumes its partitions, any other member joins anew."""
+        """Start a process: a static member within its session timeout resumes its partitions, others join."""
         self.up[row] = True
         if self.arm.static and row in self.absent:
             del self.absent[row]
@@ -261,7 +265,7 @@ class _Fleet:
                 self.downtime.resume(mine, self._recovered_at(row, mine, takeover=takeover))
 
     def _take_over(self, row: int, mine: Bools, moved: Bools, before: Ints) -> None:
-        """Cooperative: start the partitions that ``row`` gained or resumed; the rest keeps running."""
+        """Start the partitions that ``row`` gained or resumes in a cooperative round; others keep running."""
         gained = mine & (before != row)
         self.downtime.stop(gained & moved, self.now)
         begins = gained | (mine & np.isinf(self.downtime.until))
@@ -273,7 +277,7 @@ class _Fleet:
         self.downtime.resume(begins, at + self.costs.rebalance_pause_s * released)
 
     def _caught_up_at(self) -> float:
-        """Return when all awaited copies have caught up: a worker reads actives first, then copies."""
+        """Return when all awaited copies have caught up; a worker replays its actives before its copies."""
         replicas = self.replicas
         copies = np.where(replicas.owned() | replicas.standby, replicas.lag, 0.0)
         slowest = float(copies.sum(axis=1)[replicas.awaited.any(axis=1)].max())
@@ -290,7 +294,7 @@ class _Fleet:
         self.idle = max(self.idle, len(living) - len(np.unique(self.replicas.owner)))
 
     def _advance(self, to: float) -> None:
-        """Replay until ``to``."""
+        """Advance the virtual time to ``to``; the workers replay meanwhile."""
         seconds, self.now = to - self.now, to
         if seconds > 0:
             self.replicas.advance(seconds, self.up, self.costs)

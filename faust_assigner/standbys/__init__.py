@@ -1,1 +1,1 @@
-"""The helpers of :mod:`faust_assigner.standby`: the placement of warm copies of each stateful task."""
+"""The helpers of :mod:`faust_assigner.standby`, which places the standbys of each stateful task."""

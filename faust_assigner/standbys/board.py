@@ -1,7 +1,8 @@
-"""The current holders of all standbys, and the cost of every possible move.
+"""The current holders of all standbys, and the cost of each possible move.
 
-The objective is lexicographic; here it is one integer per move. Its terms are so far apart
-that no sum of a lower term reaches the next: docs/explanation/algorithms.md#the-ladder-of-costs.
+A *pair* (i, j) stands for the standbys on member j of tasks that member i owns. The objective is
+lexicographic, but each move has a single integer cost. The terms of this cost are so far apart that no sum of
+a lower term reaches the next term: docs/explanation/algorithms.md#the-ladder-of-costs.
 """
 
 from __future__ import annotations
@@ -15,35 +16,37 @@ from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standbys.problem import StandbyProblem
 from faust_assigner.standbys.shares import Shares
 
-#: A pair above its even share: the fair spread, as the last criterion.
+#: The cost of a standby above the pair's even share (the least important term).
 UNEVEN = 1
-#: A warm copy that was no standby before, used instead of a previous standby.
+#: The cost of a standby on a warm copy that was not a standby before.
 CHANGED = 1 << 7
-#: A copy without any local state to restore from.
+#: The cost of a standby on a member without local state, which must restore all of it.
 FRESH = 1 << 14
-#: A pair above the failover cap. With racks it has priority over balance: unequal racks exclude both.
+#: The cost of a standby above the pair's cap, which limits the load after a death (shares.py). With racks
+#: the cap has priority over balance, because racks of unequal size do not allow both.
 OVERLOAD, OVERLOAD_WITH_RACKS = 1 << 18, 1 << 46
-#: A standby load 1 further from the mean (times the difference of loads).
+#: The cost factor of uneven standby loads; a move costs this factor times the difference of loads.
 BALANCE = 1 << 26
-#: Two copies of a task in one rack, with or without the active among them.
+#: The costs of a standby in the active's rack, and in a rack that already has the active or a standby.
 HOME_RACK, SAME_RACK = 1 << 54, 1 << 57
-#: Forbidden: the owner, a second copy on one member, a member without subscription, a pinned seat.
+#: The cost of forbidden moves: onto the owner, onto a member that already has a copy, onto a member
+#: without a subscription, or away from a pinned seat.
 NEVER = 1 << 61
 
-#: A balance term counts up to this many steps, which keeps it below HOME_RACK.
+#: The limit of the difference of loads in a balance term, which keeps the term below HOME_RACK.
 _STEEPEST = 1 << 26
-#: The limit of a pair's counted excess, so that a chain of moves stays below the next term.
+#: The limit of a pair's excess in its cost, so that a chain of moves stays below the next term.
 _MOST = 15
-#: Up to this many (task, member) cells the warm copies are a table; above, a sorted list.
+#: For at most this many (task, member) cells the copies' costs are a table, otherwise a sorted list.
 _TABLE_CELLS = 1 << 22
 
 Array = npt.NDArray[np.int64]
 
 
 class Board:
-    """The standbys during their placement: T rows of R' seats; a seat is a (task, column) pair.
+    """The standbys during their placement: T rows (tasks) of R' seats; a seat takes one standby.
 
-    ``holder`` has the member in each seat; the counts beside ``holder`` agree with it between any two calls.
+    ``holder`` has the member in each seat; between two calls, all counts agree with ``holder``.
     """
 
     def __init__(self, problem: StandbyProblem, shares: Shares) -> None:
@@ -51,28 +54,28 @@ class Board:
         self.shares = shares
         #: The largest R' of any task; 0 if no member can hold a standby.
         self.columns = int(shares.need.max(initial=0))
-        #: int64[T, R']: the members of a row are distinct, eligible and never the owner; empty seats
-        #: (``NOBODY``) come after the taken seats.
+        #: int64[T, R']: the member in each seat. A row's members are distinct, eligible and not the owner.
+        #: Empty seats (``NOBODY``) follow the taken seats.
         self.holder = np.full((problem.tasks, self.columns), NOBODY, dtype=np.int64)
-        #: bool[T, R']: a wanted standby, which stays in every move; only on taken seats.
+        #: bool[T, R']: the seats of wanted standbys (problem.py), which no move changes.
         self.pinned = np.zeros((problem.tasks, self.columns), dtype=bool)
-        #: int64[T]: taken seats of each row, never more than the task's ``need``.
+        #: int64[T]: the number of taken seats of each row, at most the task's ``need``.
         self.filled = np.zeros(problem.tasks, dtype=np.int64)
         #: int64[M]: the number of seats of each member in ``holder``.
         self.load = np.zeros(problem.members, dtype=np.int64)
-        #: int32[M, M]: the standbys of owner i's tasks on member j; sums to ``load`` over i.
+        #: int32[M, M]: the number of standbys of each pair (i, j); the sum over i is ``load``.
         self.pair = np.zeros((problem.members, problem.members), dtype=np.int32)
-        #: The cost of a pair above its cap: higher than balance with racks, lower without.
+        #: The cost of a standby above its pair's cap: with racks above the balance term, otherwise below.
         self.overload = OVERLOAD_WITH_RACKS if shares.has_racks else OVERLOAD
-        # float64[M], mean capacity over the member's capacity: loads are compared as loads * weight.
+        # float64[M]: mean capacity / the member's capacity; loads are compared after this scaling.
         self._weight = problem.capacity.sum() / max(problem.members, 1) / problem.capacity
-        #: int32[M, M]: the most standbys of a pair without cost; :meth:`tighten` lowers this to the cap,
-        #: and it never rises.
+        #: int32[M, M]: the most standbys of each pair without extra cost; only :meth:`tighten` changes the
+        #: limit, towards the cap.
         self.limit = shares.limit
         self.copies = _Copies(problem)
 
     def seat(self, task: Ints, member: Ints, *, pinned: bool = False) -> None:
-        """Give each task an additional standby; no task may occur twice in one call."""
+        """Add a standby on ``member`` to each task; no task may occur twice in one call."""
         self.holder[task, self.filled[task]] = member
         self.pinned[task, self.filled[task]] = pinned
         self.filled[task] += 1
@@ -80,7 +83,7 @@ class Board:
         self._count_pairs(task, member)
 
     def seat_rows(self, owner: int, task: Ints, members: Ints) -> None:
-        """Give each task of an owner all its standbys: ``members`` is int64[len(task), n]."""
+        """Add the standbys ``members`` int64[len(task), n] to tasks of one owner."""
         at = int(self.filled[task[0]])
         self.holder[task, at : at + members.shape[1]] = members
         self.filled[task] += members.shape[1]
@@ -89,7 +92,7 @@ class Board:
         self.pair[owner] += counts.astype(np.int32)
 
     def vacate(self, task: Ints, column: Ints) -> None:
-        """Empty these seats; the remaining seats of a row close up."""
+        """Empty these seats; the other standbys of a row move up to its first seats."""
         member = self.holder[task, column]
         self.holder[task, column] = NOBODY
         self.load -= np.bincount(member, minlength=len(self.load))
@@ -120,10 +123,10 @@ class Board:
         self.load[member] += len(task)
 
     def price(self, task: Array, column: Array | int, member: Array | int) -> Array:
-        """Return the cost of seating tasks on members, element by element with numpy's broadcasting.
+        """Return the cost of a standby of ``task`` on ``member``; the arguments are broadcast by numpy.
 
-        ``column`` is the seat to leave (-1: no seat), so that its copy does not count against
-        the task. Balance is not included: it depends on both ends of a move, see :meth:`balance`.
+        ``column`` is the seat that the standby leaves (-1: none); its current member is ignored. Balance is
+        not included, because it depends on both ends of a move, see :meth:`balance`.
         """
         shares, owner = self.shares, self.problem.owner[task]
         allowed = shares.eligible[shares.kind[task], member] & (member != owner)
@@ -140,7 +143,7 @@ class Board:
         return np.where(allowed, cost, NEVER)
 
     def refund(self, task: Array, column: Array) -> Array:
-        """Return the cost saved by leaving these seats; ``-NEVER`` for a pinned seat."""
+        """Return the cost that is saved if the standbys leave these seats; ``-NEVER`` for a pinned seat."""
         shares, owner = self.shares, self.problem.owner[task]
         member = self.holder[task, column]
         cost = self.pair_cost(owner, member, 0) + self.copies.cost(task, member)
@@ -157,12 +160,13 @@ class Board:
     def balance(
         self, step: int, more: Array | int = 0, member: Array | slice | int = slice(None)
     ) -> Array:
-        """Return the balance cost of giving members an additional (step 1) or removing (step -1) standby.
+        """Return the balance cost of one more standby (``step`` 1) or one less (``step`` -1) on each member.
 
-        ``more`` is the number of standbys that the members have gained since.
+        ``more`` is the number of standbys that the members have gained but that ``load`` does not include
+        yet.
         """
         load = 2 * (self.load[member] + more) + step
-        # Capacities may differ by 10^12: the term must not reach the next term.
+        # Capacities may differ by a factor of 10^12, but the term must stay below the next term.
         scaled = np.clip(np.floor(load * self._weight[member]), -_STEEPEST, _STEEPEST)
         marginal: Array = scaled.astype(np.int64) * (BALANCE * step)
         return marginal
@@ -171,12 +175,12 @@ class Board:
         """Return the tasks and columns of all seats of these members, in task order."""
         mine = np.zeros(len(self.load) + 1, dtype=bool)
         mine[members] = True
-        # The last row of the table stands for NOBODY.
+        # NOBODY (-1) indexes the last entry, which is False.
         task, column = np.nonzero(mine[self.holder])
         return task, column
 
     def tighten(self) -> bool:
-        """Limit the room above the cap to kept copies; return True if a pair is above its limit."""
+        """Lower the limits to the cap or the kept copies; return whether a pair is above its limit."""
         task, column = np.nonzero(self.holder != NOBODY)
         member = self.holder[task, column]
         kept = np.zeros_like(self.pair)
@@ -186,7 +190,7 @@ class Board:
         return bool((self.pair > self.limit).any())
 
     def try_moves(self, moves: Sequence[tuple[int, int, int]]) -> bool:
-        """Make these moves (task, column, member) if they lower the total cost; otherwise none."""
+        """Make the moves (task, column, member) if together they lower the cost; return whether they do."""
         undo, total = [], 0
         for task, column, member in moves:
             before = int(self.holder[task, column])
@@ -194,7 +198,7 @@ class Board:
             cost = int(self.price(at, seat, to)[0] - self.refund(at, seat)[0])
             cost += int(self.balance(-1)[before])
             self.move(task, column, member)
-            # An additional standby at the far end, seen from there, is the reverse of removing a standby.
+            # The balance cost of adding a standby is minus the cost of removing it afterwards.
             cost -= int(self.balance(-1)[member])
             undo.append((task, column, before))
             total += cost
@@ -207,14 +211,14 @@ class Board:
         return False
 
     def _count_pairs(self, task: Ints, member: Ints) -> None:
-        """Count new pairs (owner of the task, member)."""
+        """Add new standbys to the counts of their pairs."""
         pair, count = np.unique(
             self.problem.owner[task] * len(self.load) + member, return_counts=True
         )
         self.pair.reshape(-1)[pair] += count.astype(np.int32)
 
     def pair_cost(self, owner: Array, member: Array | int, added: int) -> Array:
-        """Return the cost of the last (or an additional) standby of these owners on these members."""
+        """Return the pair's cost of its last standby (``added`` 0) or of one more standby (``added`` 1)."""
         count = self.pair[owner, member] + added
         over = np.clip(count - self.limit[owner, member], 0, _MOST).astype(np.int64)
         uneven = np.clip(count - self.shares.even[owner, member], 0, _MOST).astype(np.int64)
@@ -223,7 +227,7 @@ class Board:
 
 
 class _Copies:
-    """The restore cost of a copy: 0 for a previous standby, the maximum without local state."""
+    """The cost of a standby's restore: 0 on a previous standby, up to ``FRESH`` without local state."""
 
     def __init__(self, problem: StandbyProblem) -> None:
         self._members = problem.members

@@ -1,4 +1,4 @@
-"""From the actives to the input of the standby step: the existing copies and the wanted standbys."""
+"""Derive the input of the standby step from the actives: existing copies and wanted standbys."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def derive_problem(
 def _affordable(
     racks: Ints, eligible: Bools, group: Ints, away: Ints, owner: Ints, target: Ints, replicas: int
 ) -> Bools:
-    """Return bool[W]: the promoted tasks ``away`` that may have a standby on their target member.
+    """Return bool[W]: the tasks ``away`` from their target that may have a standby on their target member.
 
-    The wish yields to the promises of standbys: no standby in the active's rack while other racks have room,
-    and no member above its even share. A task without the wished standby moves later anyway.
+    Such a standby must not be in the active's rack while other racks have room, and must not give a
+    member more than its even share. A task without this standby moves to its target later.
     """
     rack, _ = settled_racks(racks)
     need = np.minimum(replicas, np.maximum(eligible.sum(axis=1) - 1, 0))
@@ -73,18 +73,18 @@ def _affordable(
 
 
 def stateful_tasks(layout: Layout) -> Ints:
-    """Return the flat numbers of all stateful tasks, ascending."""
+    """Return the flat indexes of all stateful tasks, ascending."""
     return np.flatnonzero(layout.per_task(lambda group: group.is_stateful))
 
 
 def active_load(layout: Layout, owner: Ints) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return float64[M]: the active tasks of each member; followers add no load."""
+    """Return float64[M]: the number of active tasks of each member, without tasks that add no load."""
     mine = owner[layout.per_task(lambda group: group.adds_load)]
     return np.bincount(mine[mine >= 0], minlength=len(layout.member_ids)).astype(np.float64)
 
 
 def _copies(previous: Previous, owner: Ints, row: Ints) -> tuple[Ints, Ints, Bools]:
-    """Return warm copies apart from the new owners': previous copies, and the state of the old owners."""
+    """Return the copies on members other than the new owners: previous copies, and former actives' state."""
     vacated = np.flatnonzero((previous.owner >= 0) & (previous.owner != owner) & (row >= 0))
     task = np.concatenate((previous.copy_task, vacated))
     member = np.concatenate((previous.copy_member, previous.owner[vacated]))

@@ -1,10 +1,10 @@
-"""The effect of a death: the promoted members, the survivors' loads, and the other figures.
+"""Compute the effect of a member's death: the promoted members, the survivors' loads, and other figures.
 
-Promotion goes to the least loaded holder. The order of the tasks decides the result, so if
-the greedy rule misses the bound, the figures use the best possible promotion: the smallest
-possible maximum, found by augmenting paths. A maximum is minimal if no path from a fullest member to a
-member at least 2 below lowers the maximum (Harvey, Ladner, Lovasz, Tamir:
-"Semi-matchings for bipartite graphs and load balancing", 2006).
+Each task is promoted on the holder with the least load (greedy rule). The result depends on the order of
+tasks. If the greedy rule exceeds the bound, the figures use the promotion with the smallest possible maximum
+load, which augmenting paths find. The maximum is minimal if no such path leads from a fullest member to a
+member whose load is at least 2 lower (Harvey, Ladner, Lovasz, Tamir: "Semi-matchings for bipartite graphs
+and load balancing", 2006).
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from faust_assigner.model import NOBODY, Floats, Ints
 from faust_assigner.standbys.problem import StandbyProblem
 from faust_assigner.standbys.shares import settled_racks
 
-#: Up to this many tasks of a dead domain choose one after the other; above, they choose in blocks.
+#: Up to this many tasks of a dead domain are promoted one by one; more tasks are promoted in blocks.
 _CHOICES_IN_A_ROW = 2048
-#: The number of augmenting paths for all figures, and for an order of preference.
+#: The maximum number of augmenting paths for all figures, and for the order of standbys.
 _PATHS, _FEW_PATHS = 5_000, 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deaths:
-    """The death of every domain (a member, or a rack) in turn.
+    """The results of the death of each domain; a domain is a member, or all members of a rack.
 
-    ``promoted`` int64[T]: the member that takes over a task after its owner's domain dies, ``NOBODY``
-    without a living holder; ``peak`` float64[D]: the heaviest survivor; ``bound`` float64[D]: the heaviest
-    load before the death + ceil(tasks / peers); peers are the members outside, or all other members.
+    ``promoted`` int64[T]: the member that takes over each task after the death of its owner's domain, or
+    ``NOBODY`` without a living holder. ``peak`` float64[D]: the load of the heaviest survivor. ``bound``
+    float64[D]: the heaviest load before the death + ceil(tasks / peers); the peers are the members outside
+    the rack, or all other members.
     """
 
     promoted: Ints
@@ -39,29 +40,29 @@ class Deaths:
 
     @property
     def worst(self) -> float:
-        """The heaviest survivor over all deaths."""
+        """The load of the heaviest survivor over all deaths."""
         return float(self.peak.max(initial=0.0))
 
     @property
     def ideal(self) -> float:
-        """The bound of the death with the highest bound."""
+        """The highest bound over all deaths."""
         return float(self.bound.max(initial=0.0))
 
     @property
     def excess(self) -> float:
-        """The worst excess of a death above its bound; 0 if all deaths are within."""
+        """The largest excess of a peak over its bound; 0 if all deaths stay within their bounds."""
         return float(np.maximum(self.peak - self.bound, 0.0).max(initial=0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StandbyFigures:
-    """Figures for comparison; loads are in tasks.
+    """The figures of a placement; loads are numbers of tasks.
 
-    ``spread``       most minus fewest standbys of a member, over the possible holders
-    ``fresh_copies`` standbys without a local copy of the state: restored in full
-    ``same_rack``    standbys in the rack of their active; ``same_rack_avoidable``: the part of them
-                     that has an eligible member in a different rack
-    ``member_death``, ``rack_death``  the survivors' loads; ``rack_death`` only with racks
+    ``spread``       most minus fewest standbys of a member that may hold standbys
+    ``fresh_copies`` standbys without local state, which must be restored in full
+    ``same_rack``    standbys in the rack of their active
+    ``same_rack_avoidable``  the standbys of ``same_rack`` that fit on a member in another rack
+    ``member_death``, ``rack_death``  the results of deaths; ``rack_death`` is None without racks
     """
 
     spread: int
@@ -87,14 +88,14 @@ def measure(problem: StandbyProblem, standbys: Ints) -> StandbyFigures:
 
 
 def standby_spread(problem: StandbyProblem, standbys: Ints) -> int:
-    """Return most minus fewest standbys per member, among the possible holders."""
+    """Return most minus fewest standbys of a member, over the members that may hold standbys."""
     loads = np.bincount(standbys[standbys != NOBODY], minlength=problem.members)
     loads = loads[problem.eligible.any(axis=0)]
     return int(loads.max() - loads.min()) if len(loads) else 0
 
 
 def fresh_copies(problem: StandbyProblem, standbys: Ints) -> int:
-    """Return the number of standbys without a previous standby, vacated active or file on their member."""
+    """Return the number of standbys whose member has no local state of the task."""
     task, column = np.nonzero(standbys != NOBODY)
     placed = task * problem.members + standbys[task, column]
     held = problem.copy_task * problem.members + problem.copy_member
@@ -102,7 +103,7 @@ def fresh_copies(problem: StandbyProblem, standbys: Ints) -> int:
 
 
 def same_rack_standbys(problem: StandbyProblem, standbys: Ints) -> tuple[int, int]:
-    """Return the standbys in their active's rack, and how many of them fit in a different rack."""
+    """Return the number of standbys in their active's rack, and how many of these fit in another rack."""
     rack, has_racks = settled_racks(problem.rack)
     task, column = np.nonzero(standbys != NOBODY)
     if not has_racks or not len(task):
@@ -120,7 +121,7 @@ def same_rack_standbys(problem: StandbyProblem, standbys: Ints) -> tuple[int, in
 
 
 def member_deaths(problem: StandbyProblem, standbys: Ints) -> Deaths:
-    """Play the death of every member in turn, each with its bound."""
+    """Return the results of the death of each single member, with the bounds."""
     rack, _ = settled_racks(problem.rack)
     return deaths(problem.owner, standbys, problem.load, np.arange(problem.members), rack)
 
@@ -128,11 +129,11 @@ def member_deaths(problem: StandbyProblem, standbys: Ints) -> Deaths:
 def deaths(
     owner: Ints, standbys: Ints, load: Floats, domain: Ints, rack: Ints, *, paths: int = _PATHS
 ) -> Deaths:
-    """Let each domain die in turn and promote.
+    """Compute the promotions after the death of each domain.
 
-    ``domain`` int64[M]: members with equal values die together; ``rack`` int64[M]: members with equal
-    values hold no standbys of each other. Cost: O(T R) vectorised, and O(T R) of plain Python for each
-    path in a domain that the greedy rule leaves above its bound; at most ``paths`` paths in all.
+    ``domain`` int64[M]: members with equal values die together. ``rack`` int64[M]: members with equal values
+    hold no standbys of each other. Cost: O(T R) in numpy. If the greedy rule exceeds a domain's bound, each
+    path costs O(T R) in plain Python, for at most ``paths`` paths in total.
     """
     members, domains = len(load), int(domain.max(initial=-1)) + 1
     if not members:
@@ -157,7 +158,7 @@ def deaths(
 
 
 class _Orphans:
-    """The tasks of each domain and their possible new owners."""
+    """All tasks, the domain whose death orphans each task, and the possible new owners of each task."""
 
     def __init__(self, owner: Ints, standbys: Ints, domain: Ints) -> None:
         self.task = np.flatnonzero(owner != NOBODY)
@@ -168,7 +169,10 @@ class _Orphans:
         self.total = len(owner)
 
     def greedy(self, after: Floats) -> Ints:
-        """Promote to the least loaded holder, the tasks with the fewest holders first."""
+        """Promote each task on its least loaded holder, tasks with the fewest holders first.
+
+        Returns int64[T], the new owners, and adds their tasks to ``after`` float64[D, M].
+        """
         promoted = np.full(self.total, NOBODY, dtype=np.int64)
         choices = (self.holder != NOBODY).sum(axis=1)
         if not choices.any():
@@ -188,7 +192,7 @@ class _Orphans:
         return promoted
 
     def _steps(self, at: Ints, choices: Ints) -> list[Ints]:
-        """Split the tasks so that each step holds one task (or one block) of each domain."""
+        """Split the tasks into steps; a step has one task (or one block of tasks) of each domain."""
         if not len(at):
             return []
         at = at[np.lexsort((at, choices[at], self.dead[at]))]
@@ -200,7 +204,7 @@ class _Orphans:
         return np.split(at[order], np.flatnonzero(np.diff(turn[order])) + 1)
 
     def improve(self, promoted: Ints, after: Floats, dead: int, enough: float, paths: int) -> int:
-        """Lower the heaviest survivor of one domain's death; return the paths searched."""
+        """Lower the heaviest survivor's load after one domain's death; return the number of searches."""
         rows = np.flatnonzero((self.dead == dead) & ((self.holder != NOBODY).sum(axis=1) > 1))
         tasks = self.task[rows].tolist()
         holders = [[h for h in row if h != NOBODY] for row in self.holder[rows].tolist()]
@@ -227,7 +231,10 @@ class _Orphans:
 def _path_down(
     start: int, peak: float, load: list[float], taken: dict[int, set[int]], holders: list[list[int]]
 ) -> list[tuple[int, int, int]] | None:
-    """Search breadth-first from a fullest member to a member at least 2 below: (row, from, to) steps."""
+    """Return a shortest path from ``start`` to a member with a load at least 2 below ``peak``, or None.
+
+    The path consists of steps (row, from, to); each step moves the promotion of one row.
+    """
     came: dict[int, tuple[int, int] | None] = {start: None}
     queue = deque([start])
     while queue:
@@ -248,7 +255,7 @@ def _path_down(
 
 
 def in_order_of_promotion(owner: Ints, standbys: Ints, load: Floats) -> Ints:
-    """Move the first standby to promote to the front of each row; the rest follow by member index."""
+    """Order each row: first the standby that is promoted on the owner's death, then the rest by member."""
     if standbys.shape[1] < 2 or not len(standbys):
         return standbys
     last = np.iinfo(np.int64).max

@@ -1,4 +1,4 @@
-"""The first seats: keep copies, deal whole rows, fill the gaps one by one."""
+"""Make the first placement: keep copies, place whole rows of standbys, fill the gaps one by one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from faust_assigner.model import NOBODY, Bools, Ints
 from faust_assigner.standbys.board import Board
 from faust_assigner.standbys.problem import StandbyProblem
 
-#: A row is dealt in at most this many rounds, each over a different order of the peers.
+#: An owner's tasks are dealt in at most this many rounds, each with another order of the peers.
 _ROUNDS = 64
 
 
 def keep_copies(board: Board) -> None:
-    """Seat the wanted standbys, then the previous standbys, then other warm copies.
+    """Place the wanted standbys, then the previous standbys, then standbys on other warm copies.
 
-    A copy is kept unless its task is full or its rack adds nothing to the task's spread; the repair
-    decides about too many copies on a member or a pair. Cost: O(K log K).
+    A copy is skipped if its task is full or if its rack does not improve the task's spread over racks. Too
+    many standbys on a member or pair are left to ``repair.py``. Cost: O(K log K).
     """
     problem = board.problem
     wanted = len(problem.wanted_task)
@@ -40,7 +40,7 @@ def keep_copies(board: Board) -> None:
 
 
 def _keep_one_each(board: Board, task: Ints, member: Ints, *, pinned: bool) -> None:
-    """Offer each task one copy."""
+    """Add the standby ``member`` to each task where it fits; each task occurs once."""
     fits = (board.filled[task] < board.shares.need[task]) & (
         board.holder[task] != member[:, None]
     ).all(axis=1)
@@ -50,7 +50,7 @@ def _keep_one_each(board: Board, task: Ints, member: Ints, *, pinned: bool) -> N
 
 
 def _rack_is_of_use(board: Board, task: Ints, member: Ints) -> Bools:
-    """Return whether a copy there leaves the task the maximum number of racks."""
+    """Return bool[K]: whether the task can still reach its largest number of racks with this copy."""
     shares = board.shares
     rack, home = shares.rack[member], shares.rack[board.problem.owner[task]]
     holder = board.holder[task]
@@ -68,9 +68,9 @@ def _rack_is_of_use(board: Board, task: Ints, member: Ints) -> Bools:
 
 
 def deal_rows(board: Board) -> None:
-    """Give tasks without standbys all their standbys together, owner by owner.
+    """Place all standbys of tasks without standbys, owner by owner.
 
-    Seats outside the active's rack come first; the remaining seats go inside. Cost: O(M^2) and O(T).
+    Members outside the active's rack come first, then members inside. Cost: O(M^2 + T).
     """
     problem, shares = board.problem, board.shares
     empty = np.flatnonzero((board.filled == 0) & (shares.need > 0))
@@ -85,20 +85,20 @@ def deal_rows(board: Board) -> None:
 
 
 class _Dealer:
-    """Deals an owner's tasks around its peers, the least burdened peer first."""
+    """Deals an owner's standbys out to its peers in turn; peers with less burden get more standbys."""
 
     def __init__(self, board: Board) -> None:
-        #: The board that receives the rows; the dealer never frees a seat.
+        #: The board that gets the standbys; the dealer never empties a seat.
         self.board = board
         members, racks = board.problem.members, int(board.shares.rack.max()) + 1
-        #: int64[racks, M] with racks, else int64[0, M]: standbys of each rack's actives on each member, for
-        #: a rack's death. Agrees with ``board.pair`` between two deals.
+        #: int64[racks, M] (int64[0, M] without racks): the standbys of each rack's actives on each member,
+        #: to spread the load after a rack's death. Between two deals it agrees with ``board.pair``.
         self.from_rack = np.zeros((racks if board.shares.has_racks else 0, members), dtype=np.int64)
         if board.shares.has_racks:
             np.add.at(self.from_rack, board.shares.rack, board.pair)
 
     def deal(self, tasks: Ints) -> None:
-        """Seat all standbys of these tasks, which share an owner and a class and have no standby yet."""
+        """Place all standbys of tasks of one owner and one class (of eligible members) without standbys."""
         shares, owner = self.board.shares, int(self.board.problem.owner[tasks[0]])
         allowed = shares.eligible[shares.kind[tasks[0]]].copy()
         allowed[owner] = False
@@ -108,11 +108,11 @@ class _Dealer:
         self._deal_among(tasks, np.flatnonzero(allowed & ~away), need - outside)
 
     def _deal_among(self, tasks: Ints, peers: Ints, each: int) -> None:
-        """Deal ``each`` standbys per task among the peers, in rounds of about one per peer."""
+        """Place ``each`` standbys per task on the peers, in rounds of about one standby per peer."""
         if not each:
             return
         owner = int(self.board.problem.owner[tasks[0]])
-        # The ring starts after the owner, so that ties do not all favour the first member.
+        # The order of peers starts after the owner, so that ties do not all favour the first member.
         peers = np.roll(peers, -int(np.searchsorted(peers, owner)))
         per_round = max(1, len(peers) // each, -(-len(tasks) // _ROUNDS))
         for turn, start in enumerate(range(0, len(tasks), per_round)):
@@ -130,14 +130,14 @@ class _Dealer:
                 )
 
     def _counts(self, owner: int, batch: Ints, peers: Ints, each: int, done: int) -> Ints:
-        """Return the number of standbys of the batch per peer: even shares, the rest by burden."""
+        """Return how many standbys of the batch each peer gets: even shares, and the rest by burden."""
         shares, board = self.board.shares, self.board
         pair = board.pair[owner, peers].astype(np.int64)
         slots = each * len(batch)
         if not shares.has_racks:
             base, extra = divmod(slots, len(peers))
             counts = np.full(len(peers), base, dtype=np.int64)
-            # Pairs before loads, as in the packing below: docs/explanation/algorithms.md#the-steps.
+            # The burden compares pairs before loads: docs/explanation/algorithms.md#the-steps.
             burden = (pair << 40) + board.load[peers]
             counts[np.argsort(burden, kind="stable")[:extra]] += 1
             return counts
@@ -152,9 +152,9 @@ class _Dealer:
 
 
 def _top_up(counts: Ints, burden: Ints, rack: Ints, slots: int, tasks: int, each: int) -> Ints:
-    """Raise the counts to the number of slots, the least burdened first, each rack within its limits.
+    """Raise ``counts`` until they sum to ``slots``; peers with the least burden come first.
 
-    A rack takes at most one copy of a task while the racks suffice, otherwise at least one.
+    If there are enough racks, a rack gets at most one copy of a task; otherwise at least one.
     """
     order = np.argsort(burden, kind="stable")
     short = slots - int(counts.sum())
@@ -178,7 +178,7 @@ def _top_up(counts: Ints, burden: Ints, rack: Ints, slots: int, tasks: int, each
 
 
 def _turn_in(group: Ints) -> Ints:
-    """For each element, return the number of earlier elements of its group."""
+    """Return for each element the number of earlier elements of the same group."""
     order = np.argsort(group, kind="stable")
     sorted_group = group[order]
     turn = np.empty(len(group), dtype=np.int64)
@@ -187,10 +187,11 @@ def _turn_in(group: Ints) -> Ints:
 
 
 def _circle(count: int, turn: int) -> Ints:
-    """Return an order of the peers, different in each turn.
+    """Return an order of the peers that differs from turn to turn.
 
-    Dealing around the order, rack by rack, and wrapping at the number of tasks gives a task distinct
-    members and racks (McNaughton's rule). Changing the order lets every two peers share some task.
+    The standbys of a batch are laid out in this order, rack by rack, and wrapped at the number of tasks. So
+    a task gets distinct members and racks (McNaughton's rule). Because the order changes, any two peers share
+    some task.
     """
     strides = _strides(count)
     return (np.arange(count) * strides[turn % len(strides)] + turn) % count
@@ -198,13 +199,13 @@ def _circle(count: int, turn: int) -> Ints:
 
 @lru_cache(maxsize=64)
 def _strides(count: int) -> tuple[int, ...]:
-    """Return the first few steps that visit all places of a ring."""
+    """Return the first steps s such that repeated steps of s visit all ``count`` places of a ring."""
     coprime = (step for step in range(1, count) if gcd(step, count) == 1)
     return tuple(islice(coprime, _ROUNDS)) or (1,)
 
 
 def fill_gaps(board: Board) -> None:
-    """Fill the remaining empty seats one by one, each at the least cost."""
+    """Fill the remaining empty seats one by one, each with the member of the least cost."""
     problem, shares = board.problem, board.shares
     everyone = np.arange(problem.members)
     for task in np.flatnonzero(board.filled < shares.need):
@@ -216,7 +217,7 @@ def fill_gaps(board: Board) -> None:
 
 
 def usable(problem: StandbyProblem, pairs_task: Ints, pairs_member: Ints) -> Bools:
-    """Return the mask of the (task, member) pairs that may be standbys."""
+    """Return bool[K]: whether each (task, member) may be a standby."""
     owner = problem.owner[pairs_task]
     allowed = problem.eligible[problem.group[pairs_task], pairs_member]
     may: Bools = (owner != NOBODY) & (owner != pairs_member) & allowed

@@ -1,4 +1,4 @@
-"""The input of the standby step: flat arrays, no names."""
+"""The input of the standby step, as flat arrays without names."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from faust_assigner.model import Bools, Floats, Ints
 class StandbyProblem:
     """The input of the standby step, as flat arrays over the stateful tasks of all groups.
 
-    Tasks are numbered 0..T-1 in the order (group, partition number); members 0..M-1 in the order of
-    member ids; G' stateful groups.
+    Tasks have the numbers 0..T-1 in the order (group, partition number); members have the numbers
+    0..M-1 in the order of member ids. G' is the number of stateful groups.
 
-    ``owner``      int64[T]   the active's member, ``NOBODY`` for none (no standby then)
+    ``owner``      int64[T]   the owner; a task without an owner (``NOBODY``) gets no standby
     ``group``      int64[T]   row of ``eligible`` for each task
-    ``eligible``   bool[G',M] the possible holders of a standby: subscribers of the group's changelogs
-    ``copy_task``, ``copy_member``  int64[K]  existing warm copies: previous standbys, vacated
-                   actives, files on disk; unique pairs, never the owner itself
-    ``copy_was_standby`` bool[K]  the copy was an assigned standby before (it stays rather than moves)
-    ``wanted_task``, ``wanted_member`` int64[W]  standbys that must be placed: the target member of a
-                   task that was promoted elsewhere this round
+    ``eligible``   bool[G',M] the members that may hold a standby: subscribers of the group's changelogs
+    ``copy_task``, ``copy_member``  int64[K]  existing warm copies: previous standbys, former
+                   actives, files on disk; unique pairs, never on the owner
+    ``copy_was_standby`` bool[K]  whether the copy was a standby before; such copies are preferred
+    ``wanted_task``, ``wanted_member`` int64[W]  standbys that must be placed: on the target member of
+                   a task that has another owner in this round
     ``rack``       int64[M]   rack index, ``NOBODY`` for a member without a rack
     ``capacity``   float64[M]
-    ``load``       float64[M] all active tasks of each member, the stateless ones too
-    ``replicas``   int        R; R' = min(R, eligible members - 1) per task
+    ``load``       float64[M] all active tasks of each member, including stateless tasks
+    ``replicas``   int        R, the requested standbys; a task gets R' = min(R, eligible members - 1)
     """
 
     owner: Ints

@@ -1,4 +1,4 @@
-"""Refill: after a change that opened hundreds of seats, fill them by owner instead of one by one."""
+"""Refill: if a change emptied hundreds of seats, fill the seats by owner instead of one by one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import numpy as np
 from faust_assigner.model import NOBODY, Bools, Ints
 from faust_assigner.standbys.board import Board
 
-#: Fewer open seats than this are filled one by one, each at the least cost.
+#: If there are fewer empty seats than this, ``fill_gaps`` (fill.py) fills them.
 _BULK = 512
-#: Ways to arrange the dealt members beside the tasks; the arrangement with the fewest clashes is used.
+#: The number of tried orders of the members over the tasks; the order with the fewest clashes (a member
+#: that already has a standby of the task) is used.
 _SHIFTS = 8
 
 
 def refill(board: Board) -> None:
-    """Fill the one open seat of tasks that keep a standby; seats without a fitting member stay open.
+    """Fill the empty seat of tasks that have some standbys and exactly one empty seat.
 
-    Tasks without any standby are left to the deal; tasks with several open seats are filled one by one.
-    Copies beyond the cap of their pair are given up first, because so many open seats offer better places.
-    Cost: O(M^2 + T log T).
+    Later steps fill all other seats: tasks without standbys, tasks with several empty seats, and seats
+    without a fitting member. Standbys above the limit of their pair are removed first, because the many
+    empty seats offer better places. Cost: O(M^2 + T log T).
     """
     shares = board.shares
     if int((shares.need - board.filled).sum()) < _BULK:
@@ -33,7 +34,7 @@ def refill(board: Board) -> None:
 
 
 def _uncrowd(board: Board) -> None:
-    """Empty the seats beyond the cap of their pair, the highest tasks first."""
+    """Empty the seats above the limit of their pair, the highest tasks first."""
     task, column = np.nonzero((board.holder != NOBODY) & ~board.pinned)
     member, owner = board.holder[task, column], board.problem.owner[task]
     pair = owner * len(board.load) + member
@@ -45,7 +46,7 @@ def _uncrowd(board: Board) -> None:
 
 
 def _alike(board: Board, tasks: Ints) -> list[Ints]:
-    """Split the tasks by class, owner and the racks of their standbys."""
+    """Split the tasks by class (of eligible members), owner, and the racks of their standbys."""
     if not len(tasks):
         return []
     keys = [board.shares.kind[tasks], board.problem.owner[tasks]]
@@ -59,7 +60,7 @@ def _alike(board: Board, tasks: Ints) -> list[Ints]:
 
 
 def _deal_one_each(board: Board, tasks: Ints) -> None:
-    """Deal one standby per task to tasks of one owner that use the same racks."""
+    """Place one standby per task, for tasks of one owner whose standbys use the same racks."""
     owner = int(board.problem.owner[tasks[0]])
     peers = np.flatnonzero(_may_hold(board, int(tasks[0]), owner))
     if not len(peers):
@@ -80,7 +81,7 @@ def _deal_one_each(board: Board, tasks: Ints) -> None:
 
 
 def _may_hold(board: Board, task: int, owner: int) -> Bools:
-    """Return the possible additional holders of a task: subscribers in a rack without a copy."""
+    """Return bool[M]: subscribers, apart from the owner, in racks without a copy of the task."""
     shares = board.shares
     may: Bools = shares.eligible[shares.kind[task]].copy()
     may[owner] = False

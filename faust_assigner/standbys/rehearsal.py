@@ -1,9 +1,11 @@
-"""Rehearsal: with several standbys per task, the pairs of holders decide how evenly a death spreads.
+"""Rehearse each member's death, and exchange standbys until the survivors' loads are within the bound.
 
-Counts of pairs bound the best possible promotion, unless racks force a pair above its cap. The
-planner promotes task by task to the least loaded holder, which can end higher. So the rehearsal plays
-every member's death in that order. If a survivor ends above the bound, planned copies trade places between
-the tasks of the dead member. A trade changes no load, no rack and no pair count, and costs no restore.
+With several standbys per task, the effect of a death depends on which members hold the standbys of the
+same task. The caps of pairs (shares.py) bound the best possible promotion. But the planner promotes task
+by task on the least loaded holder, which can give a higher load. So this module repeats the promotions in
+that order. If a survivor's load is above the bound, two tasks of the dead member exchange one standby
+each. Such a trade changes no load, no rack and no pair count. Fresh copies are traded first, because
+their trade costs no additional restore.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ import numpy as np
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standbys.board import FRESH, Board
 
-#: Promotions replayed in the search for good trades, per member and in total.
+#: The maximum number of promotions that are repeated in the search for trades, per member and in total.
 _STEPS_A_MEMBER, _STEPS = 30_000, 300_000
 
 
 def rehearse(board: Board) -> None:
-    """Trade fresh copies until every death is within its bound, or no trade within the budget helps."""
+    """Trade standbys until each death is within its bound, or no trade within the budget helps."""
     if board.columns < 2:
         return
     peak, bound = _play_all(board)
@@ -38,7 +40,7 @@ def rehearse(board: Board) -> None:
 
 
 def _play_all(board: Board) -> tuple[Ints, Ints]:
-    """Return the heaviest survivor of each member's death, promoting in task order, and its bound."""
+    """Return the heaviest survivor's load after each member's death, and the bound of this load."""
     problem, shares = board.problem, board.shares
     after = np.repeat(problem.load[None, :], problem.members, axis=0)
     tasks = np.flatnonzero(board.filled > 0)
@@ -55,13 +57,13 @@ def _play_all(board: Board) -> tuple[Ints, Ints]:
     after = after[:, :-1]
     np.fill_diagonal(after, -np.inf)
     count = np.bincount(owner, minlength=problem.members)
-    # Racks count only if there are two, so a member of several always has peers outside its rack.
+    # If racks have an effect, there are at least two, so each member has peers outside its rack.
     peers = np.maximum(problem.members - np.bincount(shares.rack)[shares.rack], 1)
     return after.max(axis=1), problem.load.max() + np.ceil(count / peers)
 
 
 class _Drill:
-    """One member's death, replayed with different holders."""
+    """The repeated death of one member, with different standbys."""
 
     def __init__(self, board: Board, dead: int, bound: float) -> None:
         self.board, self.dead, self.bound = board, dead, bound
@@ -81,9 +83,10 @@ class _Drill:
         self.load = board.problem.load.tolist()
 
     def run(self, steps: int) -> int:
-        """Trade as long as a trade helps; return the number of replayed promotions."""
+        """Trade as long as a trade helps; return the number of repeated promotions."""
         used = self._improve(self.bound, steps)
-        # A trade that saves restores may miss the bound by 1, not by more.
+        # First only fresh copies are traded. If the bound is still missed by more than 1, all copies
+        # that are not pinned may be traded.
         if used < steps:
             self.loose = [[not pin for pin in row] for row in self.pinned]
             used += self._improve(self.bound + 1, steps - used)
@@ -92,7 +95,7 @@ class _Drill:
         return used
 
     def _improve(self, bound: float, steps: int) -> int:
-        """Make the first trade that lowers the score, until the bound is met or no trade helps."""
+        """Repeatedly make the first trade that lowers the score, until the bound is met or no trade helps."""
         used = len(self.task)
         score, takers = self._play()
         improved = True
@@ -111,7 +114,7 @@ class _Drill:
         return used
 
     def _play(self) -> tuple[tuple[float, float], list[int]]:
-        """Promote in task order to the least loaded holder: (heaviest, sum of squares), takers."""
+        """Promote each task on its least loaded holder; return ((heaviest, sum of squares), new owners)."""
         load = self.load.copy()
         takers = []
         for row in self.holder:
@@ -122,10 +125,9 @@ class _Drill:
         return (max(load[h] for h in touched), sum(load[h] ** 2 for h in touched)), takers
 
     def _trades(self, takers: list[int], peak: float) -> Iterator[tuple[int, int, int, int]]:
-        """Yield exchanges (row, seat, other row, other seat) that move a task away from a fullest survivor.
+        """Yield trades (row, seat, other row, other seat) for the tasks of the fullest survivors.
 
-        First the exchanges that give the task a holder with room, from a task that did not need the holder;
-        then any other exchange.
+        Trades that give such a task a holder with a low load come first, then all other trades.
         """
         load = self.load.copy()
         for taker in takers:

@@ -1,11 +1,10 @@
-"""Repair: moves, detours and rings of moves, each applied only if it lowers the cost.
+"""Repair the placement by moves of standbys; a move, or a chain of moves, is made only if the cost falls.
 
-Three passes. *Level* brings the loads within 1 (or as even as racks and pairs permit) by moves
-to the member with the fewest standbys, in batches of independent moves. *Relieve* takes
-standbys off the pairs above the failover cap. *Polish*, on a small board, applies the
-cheapest chain or ring of up to four moves over all members until no chain lowers the cost: successive
-shortest augmenting paths in the graph whose nodes are members and whose edge u -> w is the standby of u
-that is cheapest to hand to w.
+There are three passes. *Level* makes the loads differ by at most 1 (or by as little as racks and pairs
+allow): it moves standbys to the member with the fewest, in batches of independent moves. *Relieve* moves
+standbys away from pairs above their limit. *Polish*, on a small board, makes the cheapest chain or ring of
+up to four moves, until none lowers the cost. Chains are shortest paths in the graph whose nodes are members
+and whose edge u -> w is the cheapest move of a standby from u to w.
 """
 
 from __future__ import annotations
@@ -17,34 +16,35 @@ import numpy as np
 from faust_assigner.model import NOBODY, Bools, Ints
 from faust_assigner.standbys.board import NEVER, Board
 
-#: Number of cells (seats x members) up to which the board counts as small.
+#: The maximum number of cells (seats x members) of a small board, which is polished.
 POLISHED_CELLS = 60_000
-#: The longest chain in polish.
+#: The maximum number of moves of a chain in polish.
 _CHAIN = 4
-#: The number of donors examined for one receiver in one step.
+#: The maximum number of donors that are examined for one receiver in one step.
 _DONORS = 64
-#: The number of chains tried in one round of polish.
+#: The maximum number of chains that are tried in one round of polish.
 _TRIES = 24
-#: After this many members of a rack found no donor outside, the rest of the rack is skipped.
+#: If this many members of a kin (see :func:`_kin`) got no standby from outside, the other members of the
+#: kin do not search outside.
 _STRIKES = 3
 #: The maximum number of rounds of the three passes.
 _PASSES = 32
-#: Up to this many members, a handover may be two moves of one owner (M^4 cells are examined).
+#: Up to this many members, a handover may consist of two moves, since M^4 combinations are examined.
 _LAYERED_MEMBERS = 24
 _FAR = NEVER >> 2
 
 
 def repair(board: Board) -> None:
-    """Level, relieve and polish; repairing the board again changes nothing."""
+    """Level, relieve and polish until no pass moves a standby; a second repair changes nothing."""
     kin = _kin(board)
     for _ in range(_PASSES):
-        # The last round moves nothing, so a later repair moves nothing either.
+        # The last round moves no standby, so a later repair moves none either.
         if not (_level(board, kin) | _relieve(board) | _polish(board)):
             break
 
 
 def _level(board: Board, kin: Ints) -> bool:
-    """Serve every member below the rest, with up to 64 standbys per look at 64 donors."""
+    """Move standbys to the members with the fewest, up to 64 standbys from 64 donors per step."""
     strikes = np.zeros(int(kin.max()) + 1, dtype=np.int64)
     moved = False
     stuck: Bools = np.bincount(np.nonzero(board.shares.eligible)[1], minlength=len(board.load)) == 0
@@ -58,7 +58,7 @@ def _level(board: Board, kin: Ints) -> bool:
         akin = kin[donors] == kin[receiver]
         near, far = donors[akin][:_DONORS], donors[~akin][:_DONORS]
         if strikes[kin[receiver]] >= _STRIKES:
-            # Its kin received nothing from outside: skip moves among the kin.
+            # Several members of the kin got no standby from outside, so examine only donors of the kin.
             far = far[:0]
         if _take(board, receiver, np.concatenate([near, far])) or _detour(board, receiver, far[:2]):
             moved = True
@@ -69,7 +69,10 @@ def _level(board: Board, kin: Ints) -> bool:
 
 
 def _kin(board: Board) -> Ints:
-    """Return members of one rack with equal subscriptions: a move fails for all of them or for none."""
+    """Return int64[M]: the kin of each member, which are the members of its rack with equal subscriptions.
+
+    If a move to one member of a kin is impossible, then it is impossible to all members of the kin.
+    """
     alike = board.shares.eligible.T.astype(np.int64)
     if board.shares.has_racks:
         alike = np.column_stack([board.shares.rack, alike])
@@ -77,9 +80,9 @@ def _kin(board: Board) -> Ints:
 
 
 def _take(board: Board, receiver: int, donors: Ints) -> bool:
-    """Move the cheapest standbys of different owners from different donors to the receiver.
+    """Move the cheapest standbys from the donors to the receiver; return whether a standby moved.
 
-    Different owners and donors do not change each other's cost.
+    Each move has another owner and another donor, so that no move changes the cost of the other moves.
     """
     if not len(donors):
         return False
@@ -91,14 +94,14 @@ def _take(board: Board, receiver: int, donors: Ints) -> bool:
     order = order[: np.searchsorted(cost[order], -board.balance(1)[receiver])]
     chosen = _unlike(donor[order].tolist(), owner[order].tolist(), len(donors))
     picked = order[chosen]
-    # Each move makes the receiver heavier; later moves must still pay.
+    # Each move adds load to the receiver, so later moves must still lower the cost.
     picked = picked[cost[picked] + board.balance(1, np.arange(len(picked)), receiver) < 0]
     board.move_all(task[picked], column[picked], receiver)
     return bool(len(picked))
 
 
 def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
-    """Return positions, from the front, of pairs with distinct donors and distinct owners."""
+    """Return the first ``most`` positions such that all donors and all owners are distinct."""
     chosen: list[int] = []
     seen_donors: set[int] = set()
     seen_owners: set[int] = set()
@@ -113,7 +116,7 @@ def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
 
 
 def _detour(board: Board, receiver: int, donors: Ints) -> bool:
-    """If no donor can give directly, move over a third member: donor -> member -> receiver."""
+    """Make two moves over a third member: donor -> member -> receiver; return whether they were made."""
     return any(
         _through_another(board, *board.seats_of(donors[at : at + 1]), receiver)
         for at in range(len(donors))
@@ -121,7 +124,7 @@ def _detour(board: Board, receiver: int, donors: Ints) -> bool:
 
 
 def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> bool:
-    """Move one of a donor's seats to some member w, and a standby of w to the receiver."""
+    """Move one of these standbys of a donor to a member w, and a standby of w to the receiver."""
     if not len(task):
         return False
     donor = int(board.holder[task[0], column[0]])
@@ -152,7 +155,7 @@ def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> b
 
 
 def _relieve(board: Board) -> bool:
-    """Take standbys off the pairs above the failover cap, by moves or exchanges."""
+    """Move or exchange standbys of pairs above their limit; return whether a standby moved."""
     moved = False
     for owner, member in np.argwhere(board.pair > board.limit).tolist():
         while board.pair[owner, member] > board.limit[owner, member]:
@@ -168,7 +171,7 @@ def _relieve(board: Board) -> bool:
 
 
 def _give_away(board: Board, task: Ints, column: Ints) -> bool:
-    """Make the best single move of these seats."""
+    """Make the cheapest move of one of these standbys, if it lowers the cost."""
     everyone = np.arange(len(board.load))
     cost = board.price(task[:, None], column[:, None], everyone[None, :])
     cost = cost - board.refund(task, column)[:, None] + board.balance(1)[None, :]
@@ -177,7 +180,7 @@ def _give_away(board: Board, task: Ints, column: Ints) -> bool:
 
 
 def _polish(board: Board) -> bool:
-    """On a small board, take the cheapest chain or ring of moves until none lowers the cost."""
+    """On a small board, make the cheapest chain or ring of moves until none lowers the cost."""
     task, column = np.nonzero(board.holder >= 0)
     members = len(board.load)
     if not len(task) or len(task) * members > POLISHED_CELLS:
@@ -190,10 +193,10 @@ def _polish(board: Board) -> bool:
 
 
 class _Handovers:
-    """The cheapest handover between any two members, and the chains of handovers.
+    """The cheapest handover between any two members, and chains of handovers.
 
-    A handover u -> w moves one standby, or two of one owner (u -> x, x -> w) if that owner has
-    no room left on x or w: the count of the pair (owner, x) then stays the same.
+    A handover u -> w moves one standby from u to w, or two standbys of the same owner (u -> x and x -> w) if
+    this is cheaper. With two standbys the count of the pair (owner, x) does not change.
     """
 
     def __init__(self, board: Board, task: Ints, column: Ints) -> None:
@@ -212,7 +215,7 @@ class _Handovers:
             self._add_doubles(adding, leaving)
 
     def _by_owner(self, adding: Ints, leaving: Ints) -> tuple[Ints, Ints]:
-        """Return the cost and the index of the cheapest standby of owner o from u to w: [o, u, w]."""
+        """Return two arrays [o, u, w]: cost and index of owner o's cheapest standby to move from u to w."""
         board, task, column = self.board, self.task, self.column
         members = len(board.load)
         owner, holder = board.problem.owner[task], board.holder[task, column]
@@ -233,7 +236,7 @@ class _Handovers:
         return single.reshape(cube), seat.reshape(cube)
 
     def _add_doubles(self, adding: Ints, leaving: Ints) -> None:
-        """Use two moves of one owner as a handover if they are cheaper."""
+        """Replace handovers by two moves of one owner where these are cheaper."""
         through = self.single[:, :, :, None] + self.single[:, None, :, :]
         middle, double = np.argmin(through, axis=2), through.min(axis=2)
         total = double + adding[:, None, :] - leaving[:, :, None]
@@ -247,7 +250,7 @@ class _Handovers:
         self.middle = np.where(better, here, NOBODY)
 
     def chains(self) -> list[list[tuple[int, int, int]]]:
-        """Return the most promising chains, as moves; a ring is a chain that ends at its start."""
+        """Return the cheapest chains as lists of moves; a ring is a chain that ends at its start."""
         ends = self.board.balance(-1)[:, None] + self.board.balance(1)[None, :]
         np.fill_diagonal(ends, 0)
         reach, middles, found = self.cost, [], []
@@ -265,7 +268,7 @@ class _Handovers:
     def _moves(
         self, middles: list[Ints], length: int, first: int, last: int
     ) -> list[tuple[int, int, int]]:
-        """Expand a chain into moves, backwards from its end."""
+        """Expand a chain into moves; the nodes are found backwards from its end."""
         nodes = [last]
         for step in range(length - 2, -1, -1):
             nodes.append(int(middles[step][first, nodes[-1]]))

@@ -1,10 +1,11 @@
-"""Fair shares: the number of standbys of one member's actives on each of its peers.
+"""Compute fair shares: how many standbys of one member's actives each of its peers should hold.
 
-If member i dies, its tasks are promoted on the holders of their standbys. No member ends above the heaviest
-load plus ``ceil(tasks of i / peers of i)`` if, with R standbys per task, each peer holds at most R
-times that number of i's standbys: any set J of peers then covers at most ``|J| * ceil(...)`` tasks
-completely, which is Hall's condition for a promotion within the bound. So the bound on promotions
-becomes a cap on pair counts, and pair counts are cheap to maintain.
+The number of standbys on member j of tasks that member i owns is the count of the pair (i, j). If member i
+dies, its tasks are promoted on members with their standbys. Let c be ``ceil(tasks of i / peers of i)``, and R
+the number of standbys per task. If each peer holds at most R x c standbys of i, then any set J of peers holds
+all standbys of at most ``|J| * c`` tasks. This is Hall's condition: the tasks can be promoted so that no
+member ends above the heaviest load plus c. So a cap on pair counts, which are cheap to maintain, bounds the
+loads after a death.
 """
 
 from __future__ import annotations
@@ -18,31 +19,32 @@ import numpy.typing as npt
 from faust_assigner.model import NOBODY, Bools, Floats, Ints
 from faust_assigner.standbys.problem import StandbyProblem
 
-#: Counts of pairs: a matrix of M^2, so half the integer width.
+#: Counts of pairs: int32 instead of int64, because the matrix has M^2 entries.
 Counts: TypeAlias = npt.NDArray[np.int32]
 
-#: Shares are sums of fractions; a value this close to a whole number is rounded to that number.
+#: Shares are sums of fractions; a share this close to a whole number counts as the whole number.
 _ROUNDING = 1e-9
-#: A difference of loads above this, with every member at its share, justifies early levelling.
+#: If the even shares give loads that differ by more than this, they are lopsided, and loads are considered
+#: first when standbys are dealt.
 _LOPSIDED = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """The target counts, for T tasks, M members and C classes of equal eligibility.
+    """The target counts, for T tasks, M members and C classes of tasks with the same eligible members.
 
-    ``kind``      int64[T]   row of ``eligible``: groups with the same subscribers are one class
-    ``eligible``  bool[C,M]
-    ``rack``      int64[M]   a rack for every member: a member without a rack gets a separate rack
-    ``has_racks`` bool       two members share a rack, and there are two racks
-    ``need``      int64[T]   R' of each task
-    ``outside``   int64[T]   the part of R' that fits outside the active's rack
-    ``distinct``  int64[T]   the number of other racks available for the spread
-    ``ratio``     float64[C,A,M] standbys on m per task whose active is in rack a (A = 1: no racks)
-    ``even``      int32[M,M] fair share of owner i's standbys on member j, rounded up
-    ``lopsided``  bool       even shares make uneven loads, which happens if racks differ in size
-    ``cap``       int32[M,M] the most that keeps the promise about a death
-    ``limit``     int32[M,M] the cap, plus 1 for pairs with that many copies: this saves a restore
+    ``kind``      int64[T]   the class of each task: a row of ``eligible``
+    ``eligible``  bool[C,M]  the members that may hold standbys of a class
+    ``rack``      int64[M]   a rack for each member: a member without a rack gets a separate rack
+    ``has_racks`` bool       whether there are two racks, and two members share a rack
+    ``need``      int64[T]   R', the number of standbys of each task
+    ``outside``   int64[T]   how many of the R' standbys fit outside the active's rack
+    ``distinct``  int64[T]   how many other racks the standbys of the task can use
+    ``ratio``     float64[C,A,M] standbys on m per task whose active is in rack a (A = 1 without racks)
+    ``even``      int32[M,M] the fair share of each pair, rounded up
+    ``lopsided``  bool       whether even shares give uneven loads, as with racks of different size
+    ``cap``       int32[M,M] the largest count of each pair that keeps the bound after a death
+    ``limit``     int32[M,M] the cap, or the cap + 1 for pairs with that many copies, to save a restore
     """
 
     kind: Ints
@@ -87,10 +89,10 @@ def fair_shares(problem: StandbyProblem) -> Shares:
 
 
 def settled_racks(rack: Ints) -> tuple[Ints, bool]:
-    """Give each member a rack, and return whether racks matter.
+    """Return a rack index for each member, and whether racks have an effect.
 
-    A member without a rack gets a separate rack: no common failure is known. This keeps loads even in a
-    roll-out that adds rack names one member at a time.
+    A member without a rack gets a separate rack, because no common failure is known. So loads stay
+    even while a roll-out adds rack names one member at a time.
     """
     members = len(rack)
     settled = np.where(rack == NOBODY, rack.max(initial=0) + 1 + np.arange(members), rack)
@@ -104,7 +106,7 @@ def settled_racks(rack: Ints) -> tuple[Ints, bool]:
 def _needs(
     problem: StandbyProblem, kind: Ints, eligible: Bools, rack: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Return R', how many of them fit outside the active's rack, and the number of racks."""
+    """Return the arrays ``need``, ``outside`` and ``distinct`` of :class:`Shares`."""
     owner = np.maximum(problem.owner, 0)
     if not len(owner) or not eligible.size:
         nothing = np.zeros(len(owner), dtype=np.int64)
@@ -123,7 +125,7 @@ def _needs(
 
 
 def _ratios(eligible: Bools, rack: Ints, has_racks: bool, replicas: int) -> Floats:
-    """Return the standbys of a member per task, by class and by the rack of the active."""
+    """Return float64[C, A, M]: the standbys on each member per task, by class and rack of the active."""
     members = eligible.shape[1]
     racks = int(rack.max(initial=0)) + 1 if has_racks else 1
     ratio = np.zeros((len(eligible), racks, members))
@@ -143,10 +145,10 @@ def _ratios(eligible: Bools, rack: Ints, has_racks: bool, replicas: int) -> Floa
 
 
 def _rack_ratios(sizes: Ints, home: int, wanted: int) -> Floats:
-    """Return the standbys per task for each member of each rack, with the active in rack ``home``.
+    """Return float64[A]: the standbys per task for each member of each rack; the active is in rack ``home``.
 
-    In proportion to the racks' sizes, but at most 1 per rack while the racks suffice and at least
-    1 per rack otherwise.
+    The standbys of a rack are in proportion to its size. If there are enough racks, a rack has at most one
+    standby of a task; otherwise at least one.
     """
     away = sizes.copy()
     away[home] = 0
@@ -165,7 +167,7 @@ def _rack_ratios(sizes: Ints, home: int, wanted: int) -> Floats:
 
 
 def _apportion(sizes: Floats, low: Floats, high: Floats, total: float) -> Floats:
-    """Find the level L at which ``clip(L * sizes, low, high)`` sums to total (bisection)."""
+    """Return ``clip(L * sizes, low, high)`` for the L at which its sum is ``total`` (bisection)."""
     if (sizes * (total / sizes.sum()) <= high).all() and (
         sizes * (total / sizes.sum()) >= low
     ).all():
@@ -189,7 +191,7 @@ def _pair_counts(
     ratio: Floats,
     need: Ints,
 ) -> tuple[Counts, bool, Counts]:
-    """Return the even share of each (owner, holder) pair, if it is lopsided, and its cap."""
+    """Return the even share of each pair, whether the shares are lopsided, and the cap of each pair."""
     members = problem.members
     share = np.zeros((members, members))
     after_death = np.zeros((members, members))
@@ -205,7 +207,7 @@ def _pair_counts(
     replicas = np.zeros(members, dtype=np.int32)
     np.maximum.at(replicas, problem.owner[owned], need[owned].astype(np.int32))
     cap = replicas[:, None] * takes_over
-    # If racks force a pair above its share, the remaining pairs must stay at their even share.
+    # If racks force a pair of an owner above its cap, all pairs of this owner get their even share as cap.
     forced = (even > cap).any(axis=1)
     cap[forced] = even[forced]
     lopsided = bool(np.ptp(share.sum(axis=0)) > _LOPSIDED) if members else False
@@ -213,7 +215,10 @@ def _pair_counts(
 
 
 def _peers(allowed: Bools, rack: Ints) -> Ints:
-    """Return the eligible members outside each member's rack, or all other members if none is outside."""
+    """Return int64[M]: the number of each member's peers.
+
+    The peers are the eligible members outside its rack, or all other eligible members if there are none.
+    """
     in_rack = np.bincount(rack[allowed], minlength=int(rack.max(initial=0)) + 1)
     total = int(allowed.sum())
     outside = total - in_rack[rack]
@@ -221,9 +226,10 @@ def _peers(allowed: Bools, rack: Ints) -> Ints:
 
 
 def _room(problem: StandbyProblem) -> Counts:
-    """Return how many tasks each member is below the heaviest load (scaled by capacity), at most all tasks.
+    """Return int32[M]: how many tasks each member is below the heaviest load / capacity, at most all tasks.
 
-    A draining member counts as infinitely heavy until its tasks have left.
+    If a member's capacity is near 0, the heaviest load is nearly infinite; then the limit of all tasks
+    applies.
     """
     if not problem.members:
         return np.zeros(0, dtype=np.int32)

@@ -1,1 +1,1 @@
-"""``faust-assigner why``: the history of a partition or a member, from the ledgers of all workers."""
+"""The command ``faust-assigner why``: explain a partition or a member from the ledgers of all workers."""

@@ -1,4 +1,4 @@
-"""The changes that would have avoided a move: plan the decision again with single changes. No I/O."""
+"""Find changes that would have avoided a move: plan the decision again, with one change at a time. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.wire.plan_input import PlanInput
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A plan's owner of the task, and whether the owner has none of the state."""
+    """A plan's owner of a task, and whether this owner has none of the task's state."""
 
     owner: str
     is_cold: bool
@@ -27,14 +27,17 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """A change that avoids the move, or its cold restore: ``change`` is a setting or an event."""
+    """A change that avoids the move or its cold restore.
+
+    ``change`` is a setting or an event, as text; ``then`` is the result of the change, as text.
+    """
 
     change: str
     then: str
 
 
 def remedies(story: Story, move: Moved, place: Place) -> tuple[tuple[Remedy, ...], str]:
-    """Return (changes that avoid the move, the smallest first; the reason for an empty result, or "")."""
+    """Return (changes that avoid the move, smallest first; the reason if none could be tried, else "")."""
     decision, asked = move.by, move.by.asked
     if asked is None:
         return (
@@ -82,7 +85,10 @@ def _tried(
 def _changes(
     story: Story, move: Moved, place: Place, asked: PlanInput
 ) -> Iterator[tuple[str, Callable[[], PlanInput | None]]]:
-    """Yield single changes: events of the operator before settings, settings before more disk."""
+    """Yield (text, function that makes the changed input) per change: events, then settings, then more disk.
+
+    A function returns None if its change is not possible.
+    """
     incident = move.origin
     for gone in sorted(incident.gone):
         name = story.name(gone)
@@ -120,7 +126,7 @@ def _changes(
 
 
 def _with(gone: str, move: Moved, asked: PlanInput) -> PlanInput | None:
-    """Return the input with a departed member, as it was after the previous round."""
+    """Return the input with the departed member added as it was after the previous round."""
     member = _as_it_was(gone, move.origin.before, asked)
     return None if member is None else asked.with_members((*asked.members, member))
 
@@ -161,7 +167,7 @@ def _without(came: frozenset[str], asked: PlanInput) -> PlanInput | None:
 
 
 def _one_more(move: Moved, asked: PlanInput) -> PlanInput | None:
-    """Plan the previous round with an additional standby, whose copies have then caught up."""
+    """Return the input with one more standby per task, as if the previous round had placed it."""
     before = move.incident.before
     if before is None or before.asked is None:
         return None
@@ -198,7 +204,7 @@ def _outcome(plan: Plan, place: Place) -> Outcome | None:
 
 
 def task_of(decision: Decision, place: Place) -> tuple[str, ...]:
-    """Return the co-partitioned topics of a partition's topic; only this topic if unknown."""
+    """Return the topics that are co-partitioned with a partition's topic; only this topic if unknown."""
     if decision.asked is not None:
         with suppress(FaustAssignerError):
             for group in decision.asked.plan().groups:

@@ -1,4 +1,7 @@
-"""The cause of an incident, and each of its rounds, as text. No I/O."""
+"""Describe the cause of an incident, and each of its rounds, as text. No I/O.
+
+An incident is a cause, such as a crash, with all rebalances (rounds) that follow from it.
+"""
 
 from __future__ import annotations
 

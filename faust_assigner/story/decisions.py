@@ -1,4 +1,4 @@
-"""The decisions and recoveries of a group as values, decoded from the rows of ledgers. No I/O."""
+"""Decode the decisions and recoveries of a group from the rows of ledgers. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Active:
-    """A decision's owner of a partition, and the rule (None if the writer named no rule)."""
+    """A decision's owner of a partition, and the planner's rule (None if the ledger has no rule).
+
+    ``rejected`` are the members that the rule passed over.
+    """
 
     member_id: str
     moved: bool
@@ -27,10 +30,12 @@ class Active:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One round. ``at`` is in seconds since 1970, 0 if unknown; ``names`` are by member id.
+    """The leader's decision in one rebalance (round).
 
-    ``leaving`` members announced their stop and gave up their partitions; ``follows``: a second round was to
-    follow; ``completes`` is the trigger of the round completed by this round. ``asked`` is the plan's input.
+    ``at``: seconds since 1970, 0 if unknown. ``names``: member id -> name. ``leaving``: members that
+    announced their stop and gave up their partitions. ``follows``: whether the leader announced a second
+    round. ``completes``: the trigger of the earlier round that this round completes. ``asked``: the
+    planner's input.
     """
 
     decision_id: str
@@ -46,18 +51,19 @@ class Decision:
     asked: PlanInput | None = None
     actives: Mapping[Place, Active] = field(default_factory=dict)
     standbys: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
-    #: The previous round, as its leader reported it; None if this leader led it, or if unknown.
+    #: The previous round, from this decision's row; None if this leader led the previous round too, or
+    #: if unknown.
     before: Decision | None = None
 
     @property
     def all_names(self) -> Mapping[str, str]:
-        """``names``, and the names of the previous round."""
+        """The names in this round and, for other members, in the previous round."""
         return self.names if self.before is None else {**self.before.names, **self.names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """The restore of a partition's state on a member."""
+    """The restore of a partition's state on a member; times are seconds since 1970."""
 
     decision_id: str
     place: Place
@@ -70,7 +76,7 @@ class Recovery:
 
 @dataclass
 class Placed:
-    """The partitions of one decision: the owner and the standbys of each."""
+    """The owner and the standbys of each partition in one decision."""
 
     actives: dict[Place, Active] = field(default_factory=dict)
     standbys: dict[Place, tuple[str, ...]] = field(default_factory=dict)
@@ -94,7 +100,7 @@ class Placed:
 
 
 def decision_of(row: Mapping[str, Any], placed: Placed, shared: Collection[str]) -> Decision:
-    """Decode a row of the table ``decision``; ``shared`` are the hosts with several workers."""
+    """Decode a row of the table ``decision``; ``shared`` are the hosts that run several workers."""
     cause = row.get("cause")
     cause = cause if isinstance(cause, dict) else {}
     names = names_of(row, shared)
@@ -119,9 +125,10 @@ def decision_of(row: Mapping[str, Any], placed: Placed, shared: Collection[str])
 def _before(
     row: Mapping[str, Any], names: Mapping[str, str], shared: Collection[str]
 ) -> Decision | None:
-    """Return the previous round, of which the leader knew owners only; a departed member's id is its name.
+    """Return the previous round, of which the row has only the owners; None if the row cannot be decoded.
 
-    Values of a service's writer, or of a later version, are skipped.
+    The id of a departed member is its name. A row of the assigner service, or of a later version, may have
+    values that cannot be decoded.
     """
     told = row.get("before")
     if not isinstance(told, dict):
@@ -173,7 +180,7 @@ def recovery_of(values: Mapping[str, Any]) -> Recovery:
 
 
 def _texts(value: object) -> list[str]:
-    """Return an optional list of texts; empty if the value is no list."""
+    """Return a list's values as texts; empty if ``value`` is not a list."""
     return [str(one) for one in value] if isinstance(value, list) else []
 
 
@@ -192,14 +199,14 @@ def _urls_before(row: Mapping[str, Any]) -> list[str]:
 
 
 def shared_hosts(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return hosts with several workers in any decision, so that names are stable over all decisions."""
+    """Return the hosts with several workers in any of ``rows``; so a member has one name in all decisions."""
     origins = {origin for row in rows for origin in (*_urls(row).values(), *_urls_before(row))}
     counted = Counter(origin.rpartition(":")[0] for origin in origins)
     return frozenset(host for host, count in counted.items() if count > 1)
 
 
 def names_of(row: Mapping[str, Any], shared: Collection[str]) -> dict[str, str]:
-    """Return member id -> instance id, else the host of its URL, with the port on shared hosts."""
+    """Return member id -> name: instance id, else the URL's host (with port on shared hosts), else the id."""
     found = {one["member_id"]: one["member_id"] for one in row["members"]}
     for member_id, origin in _urls(row).items():
         found[member_id] = _named(origin, shared) or member_id
@@ -214,7 +221,7 @@ def _named(origin: str, shared: Collection[str]) -> str:
 
 
 def _origin(url: str) -> str:
-    """host:port.
+    """Return host:port of a URL.
 
     >>> _origin("http://shop-1:6066/"), _origin("http://shop-1")
     ('shop-1:6066', 'shop-1:')

@@ -1,4 +1,4 @@
-"""Rounds -> incidents: a cause with all its rounds. No I/O."""
+"""Group rounds (rebalances) into incidents: a cause with all its rounds. No I/O."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from faust_assigner.story.read import Story
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
-    """A cause and its rounds. ``before`` is the last earlier decision, or None.
+    """A cause and its rounds; ``before`` is the last decision before the incident, or None.
 
-    ``gone`` are member ids from before that are missing after, ``came`` the new member ids. A static member
-    that restarts within its session gets a new id without a round (KIP-345), so it is in neither.
+    A static member that restarts within its session timeout gets a new id without a round (KIP-345). Such a
+    member is neither in ``gone`` nor in ``came``.
     """
 
     rounds: tuple[Decision, ...]
@@ -22,27 +22,27 @@ class Incident:
 
     @property
     def first(self) -> Decision:
-        """The first round of the cause."""
+        """The first round of the incident."""
         return self.rounds[0]
 
     @property
     def last(self) -> Decision:
-        """The last round of the cause."""
+        """The last round of the incident."""
         return self.rounds[-1]
 
     @property
     def gone(self) -> frozenset[str]:
-        """The ids of departed members."""
+        """The ids of members before the incident that are missing in its first round."""
         return self._only_before - self.restarted.keys()
 
     @property
     def came(self) -> frozenset[str]:
-        """The ids of new members."""
+        """The ids of members that are new in the incident's first round."""
         return self._only_after - set(self.restarted.values())
 
     @property
     def restarted(self) -> dict[str, str]:
-        """Former id -> new id of each static member that restarted within its session."""
+        """Former id -> new id of each static member that restarted within its session timeout."""
         return {
             former: new
             for former in self._only_before
@@ -63,17 +63,17 @@ class Incident:
 
     @property
     def handed_over(self) -> frozenset[str]:
-        """The departed members that announced their stop (SIGTERM)."""
+        """The members that announced their stop (SIGTERM) in a round of the incident."""
         return frozenset(m for one in self.rounds for m in one.leaving)
 
 
 def members_of(decision: Decision) -> frozenset[str]:
-    """Return the members that took part and did not leave."""
+    """Return the members of the round without the members that were leaving."""
     return frozenset(decision.names) - decision.leaving
 
 
 def is_same_member(before: Decision | None, former: str, after: Decision, new: str) -> bool:
-    """Return whether ``former`` in one round and ``new`` in a later one are ids of one member."""
+    """Return whether ``former`` in one round and ``new`` in a later round are ids of the same member."""
     if former == new:
         return True
     return (
@@ -85,10 +85,10 @@ def is_same_member(before: Decision | None, former: str, after: Decision, new: s
 
 
 def incidents(story: Story) -> tuple[Incident, ...]:
-    """Return all incidents, by time. A round belongs to its predecessor if the predecessor was unfinished.
+    """Return all incidents, by time; a round after an unfinished round belongs to the same incident.
 
-    The second round may have a different leader: then the first round's row announces a second
-    round, and the second round's row has no such mark.
+    A round is unfinished if its row announces a second round, or if the next row states that it completes the
+    round. If the leader changes in between, only the announcement exists.
     """
     found: list[list[Decision]] = []
     for decision in story.decisions:
@@ -109,7 +109,10 @@ def incidents(story: Story) -> tuple[Incident, ...]:
 
 
 def _before(first: Decision, last: Decision | None) -> Decision | None:
-    """Return the ledger's last decision; if a different leader's are missing, the data of ``first``."""
+    """Return the decision before ``first``: the last one in the ledger, or ``first.before`` if that is newer.
+
+    ``first.before`` is newer if another leader's decisions are missing from the ledger.
+    """
     if first.before is None or (last is not None and last.generation >= first.before.generation):
         return last
     return first.before
@@ -117,10 +120,10 @@ def _before(first: Decision, last: Decision | None) -> Decision | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """A partition with a new owner after an incident; ``by`` is the deciding round.
+    """A partition's change of owner in an incident, from ``was`` to ``to``; ``by`` is the deciding round.
 
-    ``origin`` is the incident in which members joined or left, if ``incident`` is a later round that only
-    completes it; else the same incident.
+    ``origin`` is the last incident in which members joined or left. ``origin`` differs from ``incident``
+    if the partition moved in a follow-up of ``origin``.
     """
 
     incident: Incident
@@ -131,7 +134,7 @@ class Moved:
 
 
 def moves_of(place: Place, found: Sequence[Incident]) -> Iterator[Moved]:
-    """Yield every change of a partition's owner, by time, with its first placement."""
+    """Yield each change of a partition's owner, by time, beginning with its first placement."""
     owner: str | None = None
     seen: Decision | None = None
     origin: Incident | None = None
@@ -171,7 +174,7 @@ def changed(before: Decision | None, after: Decision) -> set[Place]:
 def recoveries_of(
     story: Story, move: Moved, topics: Sequence[str], number: int
 ) -> tuple[Recovery, ...]:
-    """Return the restores of the task's state on the incident's new owner."""
+    """Return the recoveries of the task's state on its new owner during the incident."""
     rounds = {decision.decision_id for decision in move.incident.rounds}
     name = story.name(move.to)
     return tuple(

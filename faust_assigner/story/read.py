@@ -1,4 +1,4 @@
-"""Ledger lines of several workers -> the distinct decisions and recoveries of a group, by time. No I/O."""
+"""Read a group's decisions and recoveries from ledger lines of several workers. No I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NothingKnown(FaustAssignerError):
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """All decisions of a group by time, and all recoveries."""
+    """All decisions and all recoveries of a group, each sorted by time."""
 
     group: str
     decisions: tuple[Decision, ...]
@@ -42,14 +42,17 @@ class Story:
 
 @dataclass
 class _Rows:
-    """The rows of one group: distinct decisions by id with their partitions, and recoveries."""
+    """The rows of one group: decisions by id, their partitions, and recoveries; repeated rows count once."""
 
     decisions: dict[str, dict[str, Any]] = field(default_factory=dict)
     placed: defaultdict[str, Placed] = field(default_factory=lambda: defaultdict(Placed))
     recoveries: set[Recovery] = field(default_factory=set)
 
     def add(self, row: Row, line: bytes) -> None:
-        """Add a row; the first line of a decision counts. ``line`` has more than the row's checked values."""
+        """Add a row; only the first line of a decision counts.
+
+        ``line`` has fields that are not among the row's checked values.
+        """
         values = row.values
         if row.table == "decision":
             self.decisions.setdefault(
@@ -62,9 +65,10 @@ class _Rows:
 
 
 def read(lines: Iterable[bytes], group: str | None = None) -> Story:
-    """Read the history of ``group``, or of the only group; invalid lines are left out.
+    """Read the history of ``group`` (None: of the only group); invalid lines are ignored.
 
-    Raises :class:`NothingKnown` without a decision, or if there are several groups and none is named.
+    Raises :class:`NothingKnown` if there is no decision, or if there are several groups and ``group`` is
+    None.
     """
     groups: defaultdict[str, _Rows] = defaultdict(_Rows)
     for line in lines:

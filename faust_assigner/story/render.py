@@ -1,4 +1,4 @@
-"""The answer as text: the headline, the timeline, the rule, and the changes that avoid the move."""
+"""Render an answer as text: headline, timeline, rule, and the changes that avoid the move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.wire.documents import printable
 
 
 def render(answer: Answer) -> RenderableType:
-    """Render the whole answer; times are UTC. Ledgers contain texts from any client of the group."""
+    """Render the whole answer; times are UTC. Unprintable characters are replaced."""
     return Group(*_parts(answer))
 
 

@@ -1,4 +1,4 @@
-"""Explains a partition's owner, or a member's history, as a timeline. No I/O."""
+"""Explain a partition's owner, or a member's history, as a timeline. No I/O."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """``headline`` is the answer in one line. ``rule`` is the planner's reason.
+    """The answer of ``faust-assigner why``; ``headline`` is the answer in one line.
 
-    ``avoided_by`` are changes found by planning again, the smallest first; ``unknown`` names missing data.
-    ``restored_s`` is the time from the decision until the state was restored. ``is_first``: the partition had
-    no owner before.
+    ``rule``: the planner's reason. ``avoided_by``: changes that avoid the move, smallest first. ``unknown``:
+    sentences that name missing data. ``restored_s``: seconds from the decision until the state was restored.
+    ``is_first``: whether the partition had no owner before.
     """
 
     group: str
@@ -54,16 +54,16 @@ class Answer:
 
 
 def why_partition(story: Story, place: Place, *, at: float | None = None) -> Answer:
-    """Explain the last move of a partition; with ``at``, the last move that had begun by then.
+    """Explain the last move of a partition; with ``at`` (seconds since 1970), the last move up to that time.
 
-    Raises :class:`NothingKnown` if the ledger does not name the partition.
+    Raises :class:`NothingKnown` if the ledger has no such move.
     """
     found = incidents(story)
     moves = list(moves_of(place, found))
     subject = f"{place[0]}/{place[1]}"
     if not moves:
         raise NothingKnown(_unmoved(story, place, subject))
-    # A time has the precision of a minute: the whole minute counts.
+    # Times on the command line have minutes, so all moves in the minute ``at`` are included.
     chosen = [move for move in moves if at is None or move.incident.first.at < at + 60.0]
     if not chosen:
         raise NothingKnown(f"{subject} was not placed before that time; {_period(story)}")
@@ -163,7 +163,7 @@ _SOURCES = {
 
 
 def _lost(story: Story, incident: Incident) -> Iterator[Event]:
-    """Return the latest possible time of the last heartbeat of a silent member."""
+    """Yield an event for each member that left without notice: the latest time of its last heartbeat."""
     before = incident.before
     if before is None or before.session_timeout_s is None:
         return
@@ -180,11 +180,11 @@ def _period(story: Story) -> str:
     return f"the ledger has {count} decision{'s' * (count != 1)} of the group {story.group}"
 
 
-# -- a member
+# The history of a member
 
 
 def why_member(story: Story, name: str, *, at: float | None = None) -> Answer:
-    """List each incident in which a member joined, left, gained or lost partitions.
+    """List each incident in which a member joined or left the group, or gained or lost partitions.
 
     Raises :class:`NothingKnown` if no decision names the member.
     """

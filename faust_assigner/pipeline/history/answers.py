@@ -1,6 +1,6 @@
-"""The answers at the top of the page: the newest week against the week before, the longest standstills.
+"""The summary at the top of the page: the newest week, the week before, and the longest standstills.
 
-Pure: rows of the report in, rows of the page out.
+The functions are pure: they convert rows of the report to rows of the page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from faust_assigner.pipeline.rows import grouped
 
 WEEK = timedelta(days=7)
-#: The most standstills, and the most releases, on the page.
+#: The maximum numbers of standstills and of releases on the page.
 STANDSTILLS_SHOWN = 10
 RELEASES_SHOWN = 20
 
@@ -35,9 +35,9 @@ _CAUSES: Mapping[str, str] = {
 
 
 def weeks_of(tables: Tables, today: date | None = None) -> tuple[date, date] | None:
-    """The first day of the newest week, and its last day; None without any day.
+    """Return the first and the last day of the newest week; None if the report has no day.
 
-    Days after ``today`` come from clocks that are ahead; they count only if there are no other days.
+    Days after ``today`` come from clocks that are ahead; they are used only if there are no other days.
     """
     days = [row["dt"] for row in tables["timeline"]]
     last = max([day for day in days if today is None or day <= today] or days, default=None)
@@ -45,7 +45,7 @@ def weeks_of(tables: Tables, today: date | None = None) -> tuple[date, date] | N
 
 
 def week_rows(tables: Tables, today: date | None = None) -> list[dict[str, str]]:
-    """Each figure of the newest week, of the week before, and the change; empty without any day.
+    """Return each figure of the newest week and of the week before, and the change; empty without a day.
 
     ``today``: see :func:`weeks_of`.
     """
@@ -111,7 +111,7 @@ def _number(value: float | None) -> str:
 
 
 def _releases(tables: Tables, start: date, end: date) -> tuple[list[str], list[str]]:
-    """The releases with a decision in the newest week, and those with a decision in the week before."""
+    """Return the releases with decisions in the newest week, and those with decisions in the week before."""
     spans = ((start, end), (start - WEEK, start - timedelta(days=1)))
     now, before = (
         sorted({row["deploy"] for row in tables["rebalances"] if low <= row["dt"] <= high})
@@ -121,7 +121,7 @@ def _releases(tables: Tables, start: date, end: date) -> tuple[list[str], list[s
 
 
 def standstill_rows(tables: Tables) -> list[dict[str, Any]]:
-    """The longest standstills of the report's days, each with its reason."""
+    """Return the longest standstills of the report's days, each with its reason."""
     triggers = {
         (row["group_id"], row["decision_id"]): row["trigger"] for row in tables["rebalances"]
     }
@@ -140,7 +140,7 @@ def standstill_rows(tables: Tables) -> list[dict[str, Any]]:
 
 
 def why(row: Mapping[str, Any], trigger: str | None) -> str:
-    """The reason of a standstill: the origin of the state, the cause of the move, the round's trigger."""
+    """Return the reason of a standstill: the state's origin, the move's cause and the rebalance's trigger."""
     told = _SOURCES.get(row["source"], "the worker restored {records} records")
     parts = [told.format(records=f"{row['records']:,}")]
     if row["cause"] is not None:
@@ -152,7 +152,10 @@ def why(row: Mapping[str, Any], trigger: str | None) -> str:
 
 
 def release_rows(tables: Tables) -> list[dict[str, Any]]:
-    """The releases in the order of their first decision; standstills are each round's longest recovery."""
+    """Return the releases in the order of their first decision.
+
+    A rebalance's standstill is its longest recovery.
+    """
     groups = grouped(tables["rebalances"], itemgetter("group_id", "deploy"))
     found = []
     for (group, deploy), mine in groups.items():
@@ -174,7 +177,7 @@ def release_rows(tables: Tables) -> list[dict[str, Any]]:
 
 
 def summary(tables: Tables, today: date | None = None) -> list[str]:
-    """The answers as sentences. ``today``: see :func:`weeks_of`."""
+    """Return the summary as sentences. ``today``: see :func:`weeks_of`."""
     span = weeks_of(tables, today)
     if span is None:
         return ["The history has no line."]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Inches: the width for labels beside the axis, and the width of an 11-point character.
+#: The width for all labels below the axis, and the width of an 11-point character, in inches.
 LABELS_WIDTH, CHARACTER_WIDTH = 5.9, 0.1
 #: The first and the last day number that matplotlib can label, in days since 1970: the years 2 to 9998.
 _DAYS = (-718_000.0, 2_932_000.0)
-#: Colour of the drawing -> the page's variable.
+#: Colour in the drawing -> the CSS variable that replaces it on the page.
 COLOURS: Mapping[str, str] = {
     "#1c2431": "var(--ink)",
     "#5b6676": "var(--soft)",
@@ -29,7 +29,7 @@ INK, SOFT, LINE, WARM, COLD, FAINT, AMBER, GREEN, VIOLET = COLOURS
 
 
 def days_of(moments: Iterable[datetime]) -> list[float]:
-    """Times as matplotlib's day numbers."""
+    """Return times as matplotlib's day numbers."""
     from matplotlib.dates import date2num
 
     return [float(date2num(moment)) for moment in moments]
@@ -62,7 +62,7 @@ def label_time(axes: Axes, moments: Sequence[datetime]) -> None:
             show_offset=False,
         )
     )
-    # In days: a time at the end of the calendar has no later time, but a day number has a successor.
+    # Compute with day numbers, because a datetime at the end of the year 9999 cannot be increased.
     first, last = days_of([min(moments), max(moments)])
     edge = max(0.02, (last - first) / 50)
     axes.set_xlim(max(first - edge, _DAYS[0]), min(last + edge, _DAYS[1]))
@@ -77,7 +77,7 @@ def whole_numbers(axes: Axes) -> None:
 
 
 def shortened(text: str, most: int) -> str:
-    """``text`` with at most ``most`` characters."""
+    """Cut ``text`` to at most ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

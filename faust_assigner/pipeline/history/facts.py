@@ -1,8 +1,9 @@
 """The facts of one day as Arrow tables: each fact once, independent of the order of its lines.
 
-The key of a decision is its group and id. The key of a placement is its decision, partition and holder. The
-key of a recovery or a sample is all its columns. Of different lines with one key the smallest is taken, so
-that each order of runs gives the same rows. All functions are pure and are used with and without Spark.
+A fact is an accepted ledger line: a decision, placement, recovery or sample. The key of a decision is its
+group and id. The key of a placement is its decision, partition and holder. The key of a recovery or a
+sample is all its columns. If lines with the same key differ, the smallest line is kept, so that the order
+of runs does not matter. The functions are pure and used with and without Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HOLDER, _BEFORE = "_holder", "_before"
 
 
 def facts_in(batches: Iterable[pa.RecordBatch]) -> dict[str, pa.Table]:
-    """The accepted lines in ``batches`` (columns: one struct per ledger table), by fact."""
+    """Return the accepted lines in ``batches`` (columns: one struct per ledger table), by fact."""
     found: dict[str, list[pa.Table]] = {fact: [] for fact in FACTS}
     for batch in batches:
         for fact, table in LEDGER_TABLE.items():
@@ -51,8 +52,8 @@ def _table(fact: str, structs: pa.StructArray) -> pa.Table:
 def merged(stored: Facts, new: Facts, echoes: pa.Table | None = None) -> dict[str, pa.Table]:
     """Merge ``stored`` and ``new``: each fact once, rows in a fixed order.
 
-    ``echoes`` are recoveries of the day's decisions, with starts on any day; the longest recovery of each
-    decision is stored with the decision. Cost: a sort of the day's rows.
+    ``echoes`` are recoveries of the day's decisions that started on any day; the longest recovery of each
+    decision is stored in the decision's row. Cost: a sort of the day's rows.
     """
     both = {fact: pa.concat_tables([stored[fact], new[fact]]) for fact in FACTS}
     return {
@@ -64,7 +65,7 @@ def merged(stored: Facts, new: Facts, echoes: pa.Table | None = None) -> dict[st
 
 
 def without(facts: Facts, keys: Iterable[Key]) -> dict[str, pa.Table]:
-    """``facts`` without the decisions ``keys`` and their placements."""
+    """Return ``facts`` without the decisions ``keys`` and their placements."""
     gone = set(keys)
     return {
         fact: rows.filter(pc.invert(_among(rows, gone)))
@@ -75,7 +76,7 @@ def without(facts: Facts, keys: Iterable[Key]) -> dict[str, pa.Table]:
 
 
 def of_decisions(rows: pa.Table, keys: Iterable[Key]) -> pa.Table:
-    """The rows of the decisions ``keys``; ``rows`` has the columns ``group_id`` and ``decision_id``."""
+    """Return the rows of the decisions ``keys``; ``rows`` has columns ``group_id`` and ``decision_id``."""
     return rows.filter(_among(rows, set(keys)))
 
 
@@ -85,11 +86,12 @@ def _among(rows: pa.Table, keys: set[Key]) -> pa.Array:
 
 
 def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
-    """Each decision once; of different lines with one id the earliest is taken, then the smallest."""
+    """Return each decision once; of different lines with one id, the earliest is kept, then the smallest."""
     longest: dict[Key, float] = {}
     best: dict[Key, tuple[tuple[Any, ...], DecisionRow]] = {}
     for row in rows.to_pylist():
-        row["config"] = dict(sorted(row["config"]))  # the order in the line decides nothing
+        # Sort the keys, so that their order in the line has no effect.
+        row["config"] = dict(sorted(row["config"]))
         key = (row["group_id"], row["decision_id"])
         _longer(longest, key, row["longest_recovery_s"])
         said = _said(row)
@@ -118,7 +120,7 @@ def _longer(longest: dict[Key, float], key: Key, seconds: float | None) -> None:
 
 
 def _said(row: DecisionRow) -> tuple[Any, ...]:
-    """The sort key of lines about one decision; its last item makes the order total."""
+    """Return the sort key of lines about one decision; different lines have different keys."""
     return (
         row["ts"],
         row["policy"],
@@ -132,7 +134,7 @@ _LATER = ("longest_recovery_s",)
 
 
 def _placements(rows: pa.Table) -> pa.Table:
-    """One active row per decision and partition, and one row per holder of a copy."""
+    """Keep one active row per decision and partition, and one row per holder of a standby or warm-up."""
     is_active = pc.equal(rows["role"], "active")
     holder = pc.if_else(is_active, pa.scalar(""), rows["member_id"])
     # A row without a previous owner is sorted first.
@@ -151,7 +153,7 @@ def _placements(rows: pa.Table) -> pa.Table:
 
 
 def _distinct(rows: pa.Table, first: list[str]) -> pa.Table:
-    """Each row once, in the order of ``first`` and then of all columns."""
+    """Return each row once, sorted by the columns ``first`` and then by all other columns."""
     names = rows.schema.names
     once = rows.group_by(names, use_threads=False).aggregate([]).select(names)
     order = [*first, *(name for name in names if name not in first)]

@@ -1,4 +1,4 @@
-"""Merge a visit without Spark: in this process, in memory."""
+"""Merge a visit (the lines that one run reads) without Spark: in this process, in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Here:
-    """The visit's work in this process.
+    """Parse and merge a visit's lines in this process.
 
     Cost: about 12 microseconds and 150 bytes a line, and the merges of its days.
     """
@@ -51,7 +51,7 @@ class Here:
         return Merged(changed, len(new))
 
     def close(self) -> None:
-        """Do nothing: the facts need no release."""
+        """Do nothing: unlike Spark's cached lines, the facts need no release."""
 
 
 def _batches(visit: Visit) -> Iterator[pa.RecordBatch]:
@@ -61,7 +61,7 @@ def _batches(visit: Visit) -> Iterator[pa.RecordBatch]:
 
 
 def _within(period: Period, facts: Facts) -> Facts:
-    """The facts of ``period``; a placement has the time of its decision."""
+    """Return the facts in ``period``; a placement has the time of its decision."""
     if not period:
         return facts
     found = dict(facts)

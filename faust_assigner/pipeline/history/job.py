@@ -43,7 +43,8 @@ class HistoryOptions:
     stream: bool = False
     every_s: float | None = None
     connector: str = "auto"
-    #: Fail on a ledger without accepted lines; None: if a history exists already or lines were refused.
+    #: Whether a ledger without accepted lines is an error. None: only if a history exists already, or if
+    #: lines were refused.
     fail_if_empty: bool | None = None
     max_refused: Tolerance = field(default_factory=Tolerance)
     #: Kafka's client properties, for ledgers that are topics.
@@ -51,18 +52,18 @@ class HistoryOptions:
     period: Period = field(default_factory=Period)
     #: Maven packages for the session, in the notation of ``spark-submit``.
     packages: tuple[str, ...] = ()
-    #: The conditions on the written history; the report has the verdicts.
+    #: The limits that the written history must meet; the report contains the result of each limit.
     gates: Gates = field(default_factory=Gates)
-    #: The format of the tables for other readers, ``parquet``, ``delta`` or ``iceberg``.
+    #: The format of the published tables: ``parquet``, ``delta`` or ``iceberg``.
     format: str = PARQUET
 
 
 def check(options: HistoryOptions) -> None:
-    """Check ``options`` before a session is started for them.
+    """Check ``options`` before a Spark session is started.
 
     Raises:
         LedgerPathError: a ledger is missing.
-        ConfigError: a topic's URL is invalid, or the folder's history is of another version.
+        ConfigError: a topic's URL is invalid, or another version wrote the folder's history.
         UnknownTopicError, UnreachableError, RefusedByKafka: a topic's cluster returned an error or no answer.
     """
     from faust_assigner.pipeline.ledgers.files import find_files
@@ -97,7 +98,7 @@ def run(spark: SparkSession, options: HistoryOptions, progress: Progress | None 
 
 
 def run_here(options: HistoryOptions, progress: Progress | None = None) -> Report:
-    """:func:`run` without Spark. Raises ConfigError for a format other than plain Parquet."""
+    """Do the work of :func:`run` without Spark; raise ConfigError for another format than Parquet."""
     from faust_assigner.pipeline.history.here import Here
 
     if options.format != PARQUET:
@@ -132,7 +133,7 @@ def _run(
 def _visit(
     store: Store, options: HistoryOptions, progress: Progress, work: Callable[[Visit], Work]
 ) -> tuple[Manifest, Refused]:
-    """The manifest with the new lines, and the counts of these lines."""
+    """Read the unread lines and merge them; return the new manifest and the counts of these lines."""
     progress.enter("listing the ledgers")
     before = _current(store, progress)
     if options.stream:
@@ -151,7 +152,7 @@ def _visit(
 
 
 def _current(store: Store, progress: Progress) -> Manifest:
-    """The manifest; the daily tables of an earlier version are computed again first."""
+    """Return the current manifest; recompute the daily tables first if an earlier version wrote them."""
     before = store.load()
     progress.days_kept = len(before.dates)
     if not before.generation or before.derived == DERIVED:
@@ -171,7 +172,7 @@ def _merge(
     options: HistoryOptions,
     progress: Progress,
 ) -> tuple[Manifest, Refused]:
-    """The manifest with the visit's lines, and the counts of these lines."""
+    """Merge the visit's lines into the store; return the new manifest and the counts of these lines."""
     lines = work.lines
     refused = lines.counts
     rows = lines.rows(visit)
@@ -197,7 +198,7 @@ def _merge(
 
 
 def print_line(report: Report) -> None:
-    """Print the headline's figures and the missed gates in one line, for logs."""
+    """Print the headline's figures and the failed limits (gates) in one line, for logs."""
     parts = [f"{value} {name}" for name, value in report.headline()]
     if report.quality is not None:
         parts += [say(gate) for gate in report.quality.gates if not gate["passed"]]
@@ -205,7 +206,7 @@ def print_line(report: Report) -> None:
 
 
 def session_for(options: HistoryOptions, master: str | None) -> SparkSession:
-    """A session that can read the ledgers of ``options``: for topics with the connector's jars, if cached."""
+    """Return a session for the ledgers of ``options``; for topics, with the connector's cached jars."""
     wants_topics = any(ledger.startswith("kafka://") for ledger in options.ledgers)
     jars = cached_connector_jars() if wants_topics and options.connector != "python" else []
     return spark_session(

@@ -1,10 +1,11 @@
 """The history's tables as Delta or Iceberg tables, for ``--format delta`` and ``--format iceberg``.
 
-The Parquet files of the store stay the state of the merge; readers of these tables do not need them.
-After each commit of the store, each table whose days changed gets one commit of its own, which replaces these
-days. A reader therefore sees each table before or after a visit. ``OUT/published.json`` has, for each place
-of tables and each table, the store's files that it contains: the next visit completes a visit that was
-interrupted between two tables.
+The merge still reads and writes the store's Parquet files; readers of the tables do not need these files.
+After each commit of the store, each table whose days changed gets one commit, which replaces these days.
+A reader therefore sees a table as it was before or after a visit, never in between.
+
+``OUT/published.json`` lists, for each location and table, the store's files that the table contains. If a
+visit is interrupted between two tables, the next visit updates the remaining tables.
 
 ``OUT/delta/TABLE``            a Delta table by ``dt``; its name in Spark's SQL is ``delta.`OUT/delta/TABLE```
 ``OUT/iceberg/history/TABLE``  an Iceberg table by ``dt``, if the session has no catalog ``faust_assigner``;
@@ -32,39 +33,39 @@ if TYPE_CHECKING:
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 PUBLISHED = "published.json"
 _QUARANTINE = "quarantine"
-#: The key of a table without days, in the place of a day.
+#: The key that replaces the day for a table without days.
 _ALL = "all"
-#: The catalog of Iceberg tables that a session may bring, and its namespace if it names none.
+#: The name of the session's own Iceberg catalog, and the namespace if the session sets none.
 CATALOG, NAMESPACE = "faust_assigner", "history"
 _CATALOGS = "spark.sql.catalog."
-#: Of errors: the package is missing; the catalog is set, but its class is missing.
+#: Parts of two errors: the package is missing; the catalog is set, but its class is missing.
 _MISSING = ("DATA_SOURCE_NOT_FOUND", "plugin class")
 
 
 class Delta:
-    """Delta tables have their folder as their name; a session needs Delta's catalog from its start.
+    """Delta tables, which are named by their folder; a session needs Delta's catalog from its start.
 
-    A format differs in its package, its settings, its names, and the way to replace a whole table.
+    The two formats differ in package, settings, names, and the way to replace a whole table.
     """
 
     #: The name in messages.
     title = "Delta"
-    #: The settings that a session needs from its start; the last one shows whether it has them.
+    #: The settings that a session needs from its start; :meth:`LakehouseTables.check` checks the last.
     settings: Mapping[str, str] = {
-        # Delta's default of 50 tasks for the list of a table's files costs seconds for a few files a day.
+        # By default Delta lists a table's files with 50 tasks, which takes seconds even for few files.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         f"{_CATALOGS}spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
-    #: Whether other histories may have tables in this place.
+    #: Whether other histories may have tables in the same location.
     is_shared = False
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        #: A name for the place of all tables; it stays the same for each visit.
+        #: The location of all tables; the same for each visit.
         self.place = root
 
     def package(self, version: str, scala: str) -> str:
-        """Maven's name of the package for a version of Spark, like 4.0, and of Scala.
+        """Return Maven's name of the package for a version of Spark, like 4.0, and of Scala.
 
         Releases for Spark 4.1 and later have Spark's version in their name.
         """
@@ -72,17 +73,17 @@ class Delta:
         return f"io.delta:delta-spark{own}_{scala}"
 
     def name(self, table: str) -> str:
-        """The name of ``table`` in Spark's SQL: its folder."""
+        """Return the name of ``table`` in Spark's SQL: its folder."""
         path = f"{self.place}/{table}".replace("`", "``")
         return f"delta.`{path}`"
 
     def prepare(self) -> None:
-        """The first commit of a table creates its folder."""
+        """Do nothing: the first commit of a table creates its folder."""
 
     def replace(self, rows: DataFrame, table: str, by: Sequence[str]) -> None:
         """Create or replace the whole ``table``, partitioned by the columns ``by``, in one commit.
 
-        Without Delta's catalog, which fails with Delta 3.3 on Spark 3.5.6 (delta-io/delta#4671).
+        Writes by path, because Delta's catalog fails with Delta 3.3 on Spark 3.5.6 (delta-io/delta#4671).
         """
         writer = rows.write.format(DELTA).mode("overwrite").option("overwriteSchema", "true")
         if by:
@@ -91,10 +92,10 @@ class Delta:
 
 
 class Iceberg:
-    """Iceberg tables are in a catalog: the session's own ``faust_assigner``, or a catalog of a folder.
+    """Iceberg tables, in the session's catalog ``faust_assigner`` or else in a catalog for the folder.
 
-    Spark accepts a catalog's settings in a running session, and keeps a loaded catalog under its name. The
-    catalog of a folder therefore has another name for each folder.
+    Spark accepts a new catalog in a running session, but does not reload a catalog under the same name. So
+    each folder's catalog has its own name.
     """
 
     title = "Iceberg"
@@ -114,11 +115,11 @@ class Iceberg:
         self.place = ".".join(f"`{part}`" for part in (catalog, *namespace.split(".")))
 
     def package(self, version: str, scala: str) -> str:
-        """Each package has the versions of Spark and Scala in its name."""
+        """Return Maven's name of the package; it contains the versions of Spark and Scala."""
         return f"org.apache.iceberg:iceberg-spark-runtime-{version}_{scala}"
 
     def name(self, table: str) -> str:
-        """The catalog, its namespace and ``table``."""
+        """Return the name of ``table`` in Spark's SQL, with catalog and namespace."""
         return f"{self.place}.{table}"
 
     def prepare(self) -> None:
@@ -126,7 +127,7 @@ class Iceberg:
         self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.place}")
 
     def replace(self, rows: DataFrame, table: str, by: Sequence[str]) -> None:
-        """Write through the catalog, which keeps the older snapshots of a replaced table."""
+        """Create or replace the whole ``table`` in one commit; the catalog keeps its older snapshots."""
         from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
         writer = rows.writeTo(self.name(table)).using(ICEBERG)
@@ -139,7 +140,7 @@ FORMATS: Mapping[str, type[Delta] | type[Iceberg]] = {DELTA: Delta, ICEBERG: Ice
 
 
 def settings_of(kind: str) -> Mapping[str, str]:
-    """The settings that a new session needs for the format ``kind``."""
+    """Return the settings that a new session needs for the format ``kind``."""
     return FORMATS[kind].settings if kind in FORMATS else {}
 
 
@@ -162,7 +163,7 @@ class LakehouseTables:
             said = str(error)
             if any(word in said for word in _MISSING):
                 raise self._unfit("has no such format") from error
-            # A session with the format reports that the table does not exist.
+            # A session that has the format raises AnalysisException, since the table does not exist.
             if not isinstance(error, AnalysisException):
                 raise self._unfit(f"cannot load it: {last_words(said)}") from error
         settings = self.format.settings
@@ -186,7 +187,7 @@ class LakehouseTables:
         )
 
     def publish(self, manifest: Manifest) -> None:
-        """Bring each table to the days of ``manifest``; unchanged tables get no commit."""
+        """Update each table to the days of ``manifest``; unchanged tables get no commit."""
         published = self._published()
         if self.format.place not in published:
             self.format.prepare()
@@ -201,7 +202,7 @@ class LakehouseTables:
                 self._store.folder.write(PUBLISHED, json.dumps(published).encode())
 
     def _published(self) -> dict[str, dict[str, dict[str, str]]]:
-        """Place -> table -> day -> the name of the day's file; empty if no table was published so far."""
+        """Return location -> table -> day -> the name of the day's file; empty at first."""
         if not self._store.folder.exists(PUBLISHED):
             return {}
         told: dict[str, dict[str, dict[str, str]]] = json.loads(self._store.folder.read(PUBLISHED))
@@ -221,7 +222,7 @@ class LakehouseTables:
         rows.writeTo(self.format.name(table)).overwrite(F.col(DAY.name).isin(days))
 
     def _columns(self, table: str) -> list[str] | None:
-        """The columns of ``table``; None if it does not exist."""
+        """Return the columns of ``table``; None if the table does not exist."""
         from pyspark.errors import AnalysisException
 
         try:
@@ -230,7 +231,7 @@ class LakehouseTables:
             return None
 
     def _rows(self, table: str, parts: Mapping[str, str]) -> DataFrame:
-        """The rows of the files ``parts``, with the day of each file."""
+        """Return the rows of the files ``parts``, with the day of each file."""
         if not parts:
             return self._spark.createDataFrame([], _schema(table))
         base = hadoop_url(self._store.folder.path(table))
@@ -241,14 +242,14 @@ class LakehouseTables:
 
 
 def _schema(table: str) -> StructType:
-    """The columns of ``table`` with its day; the refused lines have no day."""
+    """Return the columns of ``table`` and its day; the refused lines have no day."""
     columns = HISTORY[_QUARANTINE] if table == _QUARANTINE else TABLES[table]
     wants_day = table != _QUARANTINE and DAY not in columns
     return spark_schema((DAY, *columns) if wants_day else columns)
 
 
 def _parts(manifest: Manifest, table: str) -> dict[str, str]:
-    """Day -> the name of its file, for the days of ``table`` with rows."""
+    """Return day -> the name of the day's file, for the days on which ``table`` has rows."""
     if table == _QUARANTINE:
         return {} if manifest.quarantine is None else {_ALL: manifest.quarantine}
     entries = ((day, manifest.days[day]) for day in manifest.dates)

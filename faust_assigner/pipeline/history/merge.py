@@ -1,4 +1,4 @@
-"""Merge the lines of a visit into the store: each fact goes to its day, each touched day is merged.
+"""Merge the lines of a visit into the store, day by day; a visit is the reading of ledgers in one run.
 
 ``resolve`` determines the day of each decision that the visit names; ``merge_day`` merges one day, in any
 process. A decision belongs to the day of its earliest line. If an earlier line of a stored decision arrives,
@@ -26,14 +26,14 @@ from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, Store,
 from faust_assigner.pipeline.history.tables import tables_of
 from faust_assigner.pipeline.schema import FACTS
 
-#: The most placements, and the most recoveries, stored without their decision. Beyond this number the first
-#: rows in sort order are dropped.
+#: The maximum numbers of placements and of recoveries that are stored without their decision; beyond
+#: this number the first rows in sort order are dropped.
 PENDING_KEPT = 500_000
 
 
 @dataclass
 class Moves:
-    """Stored facts that change their day."""
+    """Stored facts that move from one day to another."""
 
     #: Day -> facts that move to this day from the pending facts or from a later day.
     come: dict[str, list[dict[str, pa.Table]]] = field(default_factory=lambda: defaultdict(list))
@@ -55,7 +55,10 @@ class Resolved:
 
 
 def resolve(store: Store, manifest: Manifest, named: Mapping[Key, datetime | None]) -> Resolved:
-    """The days of the decisions in ``named``: decision -> its earliest time, or None for effects only."""
+    """Find the days of the decisions in ``named``, and the stored facts that therefore change their day.
+
+    ``named``: decision -> its earliest time; None if the visit has only placements or recoveries of it.
+    """
     wanted = pa.array(sorted({name for _, name in named}), pa.string())
     stored = store.day_of(manifest, wanted)
     days: dict[Key, str] = {}
@@ -130,7 +133,7 @@ def merge_day(
     new: Mapping[str, pa.Table],
     moves: Moves,
 ) -> Day | None:
-    """Merge ``new`` facts (and ``echoes``) into a day.
+    """Merge ``new`` facts, and ``echoes`` (recoveries of the day's decisions), into a day.
 
     Returns the day's new entry, ``entry`` itself for an unchanged day, or None for an empty day.
 
@@ -171,7 +174,8 @@ def _merge_pending(
     }
     empty = {fact: table_schema(fact).empty_table() for fact in FACTS}
     added = {fact: new.get(fact, rows) for fact, rows in empty.items()}
-    # A recovery is counted on its own day already; pending, it only gives its decision's longest recovery.
+    # Each recovery is already counted on its own day. A pending recovery is kept only for its
+    # decision's longest recovery.
     added["recoveries"] = new.get("echoes", empty["recoveries"])
     facts = merged({**empty, **left}, added)
     cut = {fact: rows.slice(max(0, rows.num_rows - PENDING_KEPT)) for fact, rows in facts.items()}
@@ -187,7 +191,7 @@ def _joined(fact: str, parts: Iterable[Mapping[str, pa.Table]], name: str = "") 
 
 
 def by_day(facts: Facts, days: Mapping[Key, str]) -> dict[str, dict[str, pa.Table]]:
-    """The facts of a visit by day; ``echoes`` are the recoveries by their decision's day."""
+    """Return the facts of a visit by day; ``echoes`` has each recovery again, on its decision's day."""
     found: dict[str, dict[str, pa.Table]] = defaultdict(dict)
     routes = {
         "decisions": ("decisions", _days_of_decisions(facts["decisions"], days)),
@@ -208,7 +212,7 @@ def by_day(facts: Facts, days: Mapping[Key, str]) -> dict[str, dict[str, pa.Tabl
 
 
 def named_in(facts: Facts) -> dict[Key, datetime | None]:
-    """Each decision that the facts name -> its earliest time; see :func:`resolve`."""
+    """Return each decision that the facts name -> its earliest time; see :func:`resolve`."""
     named: dict[Key, datetime | None] = {}
     for fact in ("placements", "recoveries"):
         once = facts[fact].group_by(["group_id", "decision_id"]).aggregate([])

@@ -1,4 +1,6 @@
-"""Merge a visit on Spark: tasks parse the lines, a shuffle groups them by day, one task merges each day.
+"""Merge a visit (the lines that one run reads) on Spark.
+
+Tasks parse the lines, a shuffle groups the lines by day, and one task merges each day.
 
 The code uses DataFrames only, so that it runs on a classic session and through Spark Connect. A visit costs
 four jobs; their number does not grow with the days of the history.
@@ -36,7 +38,7 @@ _EFFECTS = ("decision", "assignment", "recovery")
 
 
 class OnSpark:
-    """The visit's work on ``spark``; the parsed lines stay cached until :meth:`close`."""
+    """Parse and merge a visit's lines on ``spark``; the parsed lines stay cached until :meth:`close`."""
 
     def __init__(self, spark: SparkSession, visit: Visit, options: HistoryOptions) -> None:
         self._spark = spark
@@ -49,7 +51,7 @@ class OnSpark:
 
     @cached_property
     def lines(self) -> RefusedLines:
-        """The refused lines and the number of all lines. The first job parses the lines."""
+        """The refused lines and the number of all lines; the first access parses the lines in a job."""
         found = RefusedLines(refused_of(self._parsed))
         nothing = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES)).isNull()
         rows = self._parsed.where(nothing).select("file", "chunk", "pos", "line", "reason")
@@ -79,7 +81,7 @@ class OnSpark:
         return Merged(changed, len(done))
 
     def _named(self) -> dict[Key, datetime | None]:
-        """Each decision that the lines name -> its earliest time; see :func:`resolve`."""
+        """Return each decision that the lines name -> its earliest time; see :func:`resolve`."""
         micros = F.unix_micros(F.min("decision.ts")).alias("micros")
         rows = self._parsed.groupBy(_of("group_id"), _of("decision_id")).agg(micros)
         return {
@@ -92,7 +94,7 @@ class OnSpark:
     def _merged(
         self, url: str, manifest: Manifest, days: Mapping[Key, str], moves: Moves
     ) -> DataFrame:
-        """``day, entry``: one row per merged day; ``entry`` is JSON, or null for an unchanged day."""
+        """Return one row (day, entry) per merged day; ``entry`` is JSON, or null for an unchanged day."""
         stands = dict(manifest.days)
 
         def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -118,7 +120,7 @@ class OnSpark:
         return spread.mapInArrow(merge, "day string, entry string")
 
     def _routed(self, days: Mapping[Key, str]) -> DataFrame:
-        """The lines with their ``day``; each recovery also, as ``echo``, with its decision's day."""
+        """Return the lines by ``day``, and each recovery again, as an ``echo``, on its decision's day."""
         known = self._spark.createDataFrame(
             [(*key, day) for key, day in days.items()],
             "_group string, _decision string, _day string",

@@ -1,4 +1,4 @@
-"""Write the newest days of the store as a page and, last, report.json."""
+"""Write the newest days of the store as report.html and then as report.json."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 TITLE = "faust-assigner: history of the group"
 #: The number of newest days in the report; the Parquet folders hold all days.
 REPORT_DAYS = 31
-#: The most refused lines in report.json.
+#: The maximum number of refused lines in report.json.
 QUARANTINE_KEPT = 1000
-#: The most rows in the report: the newest rebalances, the slowest recoveries.
+#: The maximum number of rows in the report: the newest rebalances, the slowest recoveries.
 ROWS_KEPT: Mapping[str, int] = {"rebalances": 1000, "slowest": 1000}
 
 
@@ -36,7 +36,7 @@ def check(refused: Refused, before: Manifest, options: HistoryOptions) -> None:
     """Check the refused lines against the options; raises TooManyRefused and EmptyLedger."""
     options.max_refused.check(refused)
     if options.stream and before.generation:
-        return  # a visit without new lines is no failure
+        return  # a visit may find no new lines
     refuse_empty(
         refused,
         wanted=options.fail_if_empty,
@@ -47,7 +47,7 @@ def check(refused: Refused, before: Manifest, options: HistoryOptions) -> None:
 def publish(store: Store, manifest: Manifest, options: HistoryOptions, refused: Refused) -> Report:
     """Write the page and report.json of ``manifest``; return the report.
 
-    If report.json is of this generation already and its gates have the same verdicts, no file is written.
+    No file is written if report.json already has this generation and the same results of all gates (limits).
     """
     report = report_of(store, manifest, options, refused)
     folder = store.folder
@@ -59,7 +59,7 @@ def publish(store: Store, manifest: Manifest, options: HistoryOptions, refused: 
 
 
 def _written(store: Store) -> tuple[int, list[object]] | None:
-    """The identity of the existing report; None if it is missing or unreadable."""
+    """Return the identity of the existing report; None if the report is missing or unreadable."""
     try:
         return _identity(json.loads(store.folder.read("report.json")))
     except (OSError, ValueError, KeyError, TypeError):
@@ -67,7 +67,7 @@ def _written(store: Store) -> tuple[int, list[object]] | None:
 
 
 def _identity(told: Mapping[str, Any]) -> tuple[int, list[object]]:
-    """The generation, and each gate with its verdict: the age of the data grows without new lines."""
+    """Return the generation and each gate's result, which changes with the age of the data."""
     gates: list[object] = [
         (gate["gate"], gate["limit"], gate["passed"]) for gate in told["quality"]["gates"]
     ]
@@ -77,7 +77,7 @@ def _identity(told: Mapping[str, Any]) -> tuple[int, list[object]]:
 def report_of(
     store: Store, manifest: Manifest, options: HistoryOptions, refused: Refused
 ) -> Report:
-    """The newest days of ``manifest`` as a report. Cost: one read per day and table."""
+    """Return the newest days of ``manifest`` as a report. Cost: one read per day and table."""
     days = manifest.dates[-REPORT_DAYS:]
     tables: dict[str, Rows] = {
         name: _rows(store, manifest, name, days) for name in REPORTED if name != "quarantine"
@@ -112,7 +112,7 @@ def _rows(store: Store, manifest: Manifest, table: str, days: list[str]) -> Rows
 
 
 def _lost(store: Store, manifest: Manifest) -> int:
-    """The number of active placements whose decision is missing."""
+    """Return the number of active placements whose decision is missing."""
     rows = store.read("placements", PENDING, manifest.days.get(PENDING), ["role"])
     return int(pc.sum(pc.equal(rows["role"], "active")).as_py() or 0)
 
@@ -142,7 +142,7 @@ def _over_days(rows: Rows, keys: tuple[str, ...]) -> Rows:
 
 
 def _slowest(rows: Rows) -> Rows:
-    """Each partition with its longest recovery over all days, sorted by its duration, longest first."""
+    """Return each partition with its longest recovery over all days, longest first."""
     found = []
     for mine in grouped(rows, itemgetter("group_id", "topic", "partition")).values():
         worst = max(mine, key=lambda row: (row["max_s"], row["source"], row["decision_id"]))

@@ -1,4 +1,4 @@
-"""The HTML page of a report: the answers, the pictures, and the sections with their rows."""
+"""The HTML page of a report: the summary, the pictures, and the sections with their tables."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from faust_assigner.pipeline.history.plots import PICTURES
 from faust_assigner.pipeline.history.report import Report, Rows, cell
 
 TEMPLATE = Path(__file__).with_name("report.html")
-#: The most rows of a table on the page; report.json holds more rows, the Parquet folders hold all.
+#: The maximum number of rows of a table on the page; report.json has more rows, the Parquet folders
+#: have all rows.
 ROWS_SHOWN = 50
-#: The most members in the table of owners.
+#: The maximum number of members in the table of owners.
 MEMBERS_SHOWN = 200
 #: The sections in the page's order: their titles and notes.
 SECTIONS: Mapping[str, tuple[str, str]] = {
@@ -104,9 +105,9 @@ def owner_shown(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def to_html(report: Report, plots: Mapping[str, str], *, title: str) -> bytes:
-    """The page: answers, pictures, data quality, then the tables; the page loads no files.
+    """Render the page: summary, pictures, data quality, then the tables; the page loads no other files.
 
-    ``plots``: name -> SVG, whose colours are the page's CSS variables.
+    ``plots``: name -> SVG; the SVG's colours are the page's CSS variables.
     """
     import jinja2
 
@@ -139,7 +140,7 @@ def to_html(report: Report, plots: Mapping[str, str], *, title: str) -> bytes:
 
 
 def _grid(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Rows as a table of the page: its columns, whether each holds numbers, its values."""
+    """Return a table of the page: its columns, whether each column is numeric, and its values."""
     columns = list(rows[0]) if rows else []
     numeric = [
         any(isinstance(row[name], (int, float)) for row in rows)

@@ -1,4 +1,4 @@
-"""The painters of the page's pictures: each draws the rows of a table on empty axes."""
+"""Draw the page's pictures: each function draws the rows of a table on empty axes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from faust_assigner.pipeline.rows import grouped
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The number of heaviest partitions, of releases and of groups in a picture.
+#: The maximum number of heaviest partitions, releases and groups in a picture.
 HEAVIEST_SHOWN, RELEASES_DRAWN, GROUPS_DRAWN = 10, 15, 6
 _OF_GROUPS = (WARM, GREEN, VIOLET, AMBER, COLD, SOFT)
 
@@ -158,7 +158,8 @@ def owners(axes: Axes, rows: Rows) -> None:
     for group in dict.fromkeys(row["group_id"] for row in ordered):
         mine = [place for place, row in enumerate(ordered) if row["group_id"] == group]
         mean = sum(ordered[place]["tasks"] for place in mine) / len(mine)
-        label = "mean" if mine[0] == 0 else "_"  # the legend leaves out names that begin so
+        # matplotlib's legend omits labels that begin with "_".
+        label = "mean" if mine[0] == 0 else "_"
         axes.hlines(mean, mine[0] - 0.5, mine[-1] + 0.5, color=COLD, linewidth=1.5, label=label)
     axes.set_ylabel("tasks")
     whole_numbers(axes)
@@ -192,7 +193,7 @@ def recovery(axes: Axes, rows: Rows) -> None:
         axes.scatter(places, high, color=colour, label=source, s=16, zorder=3)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(plain_seconds)
-    # Minor ticks have labels only within one decade; beyond, the labels would overlap.
+    # Minor ticks have labels only if the values span at most a factor of 10; else labels would overlap.
     longest = max(max(row["max_s"], 1e-3) for row in rows)
     crowded = longest > 10 * min(max(row["p50_s"], 1e-3) for row in rows)
     axes.yaxis.set_minor_formatter(NullFormatter() if crowded else plain_seconds)
@@ -213,7 +214,7 @@ def skew(axes: Axes, rows: Rows) -> None:
     even = [100 / len(sizes[partition[:2]]) for partition in shown]
     places = range(len(shown))
     shares = [100 * worst[partition]["share"] for partition in shown]
-    # Horizontal bars, since each bar has a long name.
+    # The bars are horizontal, since each bar has a long name.
     axes.barh(places, shares, color=WARM, label="its share")
     lows, highs = [place - 0.4 for place in places], [place + 0.4 for place in places]
     axes.vlines(even, lows, highs, color=COLD, linewidth=2, label="an even share")
@@ -227,7 +228,7 @@ def skew(axes: Axes, rows: Rows) -> None:
 
 
 def _day_labels(rows: Rows) -> list[str]:
-    """Day, and the group and the policy if they differ between the rows."""
+    """Return a label per row: the day, and the group and the policy if they differ between the rows."""
     groups = {row["group_id"] for row in rows}
     policies = {row["policy"] for row in rows}
     labels = []

@@ -1,7 +1,7 @@
 """The page's pictures as SVG, drawn without a display; their colours are the page's CSS variables.
 
-matplotlib draws with a fixed colour for each role; the SVG's text then has the role's variable in its place,
-so that one picture serves the light and the dark page.
+matplotlib draws with a fixed colour for each role. In the SVG each colour is then replaced by the role's CSS
+variable, so that the same picture fits the light and the dark page.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Inches: the page shows a picture of this width in its natural size, with text of 11 points.
+#: In inches; at this width the page does not scale the picture, so its text has 11 points.
 WIDTH, HEIGHT = 7.2, 3.1
-#: Without mathtext a ``$`` in a name is a character.
+#: The style of all pictures; without ``parse_math``, a ``$`` in a name is an ordinary character.
 _STYLE: dict[str, object] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -48,12 +48,12 @@ class Picture:
 
     title: str
     note: str
-    #: The table of the report that holds its rows.
+    #: The table of the report that has the picture's rows.
     table: str
     #: Whether a row has data for the picture.
     has_data: Callable[[Mapping[str, object]], bool]
     paint: Callable[[Axes, Rows], None]
-    #: Whether a single series has a legend too.
+    #: Whether the picture has a legend even for a single series.
     always_named: bool = False
 
 
@@ -127,7 +127,7 @@ PICTURES: Mapping[str, Picture] = {
 
 
 def draw(report: Report) -> dict[str, str]:
-    """Picture -> SVG; a picture without data is left out."""
+    """Return picture -> SVG; a picture without data is left out."""
     return {
         name: svg(name, report.tables)
         for name, picture in PICTURES.items()
@@ -136,11 +136,11 @@ def draw(report: Report) -> dict[str, str]:
 
 
 def svg(name: str, tables: Tables) -> str:
-    """A picture as an SVG element for a page: no fixed size, no ids that repeat, colours by variables."""
+    """Return a picture as an SVG element without fixed size and ids, with CSS variables as colours."""
     import matplotlib
 
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about labels of a time axis over thousands of years
+        warnings.simplefilter("ignore")  # matplotlib warns if a time axis spans thousands of years
         buffer = io.StringIO()
         figure(name, tables).savefig(
             buffer, format="svg", transparent=True, metadata={"Date": None}
@@ -150,7 +150,7 @@ def svg(name: str, tables: Tables) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    # matplotlib 3.10 and older write ``font: 11px 'DejaVu Sans'``, newer ones ``font-family``.
+    # matplotlib up to 3.10 writes ``font: 11px 'DejaVu Sans'``; newer versions write ``font-family``.
     own = r"(font: [^;\"]*?\d+px |font-family: )[^;\"]*"
     text = re.sub(own, r"\1system-ui, sans-serif", text)
     for colour, variable in COLOURS.items():
@@ -159,7 +159,7 @@ def svg(name: str, tables: Tables) -> str:
 
 
 def figure(name: str, tables: Tables) -> Figure:
-    """The drawing of one picture."""
+    """Draw one picture."""
     import matplotlib
 
     # Unlike pyplot, the object interface has no global state, needs no display and is safe in any thread.
@@ -176,6 +176,6 @@ def figure(name: str, tables: Tables) -> Figure:
         picture.paint(axes, [row for row in tables[picture.table] if picture.has_data(row)])
         handles, labels = axes.get_legend_handles_labels()
         if len(labels) > 1 or picture.always_named:
-            # Above the axes, since bars may be as high as the axes.
+            # The legend is above the axes, since bars may be as high as the axes.
             drawn.legend(handles, labels, frameon=False, loc="outside upper left", ncols=6)
     return drawn

@@ -1,4 +1,4 @@
-"""The quality of a history's data, and the gates that a schedule may set on it."""
+"""The quality of a history's data, and its gates: limits that make a scheduled run fail."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 #: Lines of a worker whose clock is ahead by more than this do not count as the newest line.
 CLOCK_SKEW = timedelta(hours=1)
-#: The most missing days that the report names.
+#: The maximum number of missing days that the report names.
 DAYS_NAMED = 31
 #: Fact -> the column with the time of its end.
 _MOMENTS = {"decisions": "ts", "recoveries": "ended", "samples": "ts"}
 
 
 class GateFailed(FaustAssignerError, ValueError):
-    """The history is written, but misses a gate; the message names the gate, the limit and the value."""
+    """The history is written, but a gate failed; the message names the gate, the limit and the value."""
 
     exit_code: ClassVar[int] = 3
 
 
 @dataclass(frozen=True)
 class Gates:
-    """The conditions on the history after a run; None: no condition."""
+    """The limits for the history after a run; a limit of None is not checked."""
 
-    #: The least number of days in the history.
+    #: The minimum number of days in the history.
     min_days: int | None = None
     #: The highest age of the newest line in seconds.
     max_age_s: float | None = None
@@ -45,10 +45,10 @@ class Quality:
     """The data quality of the history; ages in seconds, days as ISO dates."""
 
     checked_at: datetime
-    #: Of the run that wrote the report.
+    #: The lines of the run that wrote the report.
     lines_accepted: int
     lines_refused: int
-    #: Of all runs.
+    #: The refused lines of all runs.
     refused_in_all: int
     placements_without_decision: int
     days: int
@@ -56,12 +56,13 @@ class Quality:
     last_day: str | None
     #: The number of days without any line between the first and the last day.
     days_missing: int
-    #: The newest of the days without a line, at most ``DAYS_NAMED``.
+    #: The newest days without a line, at most ``DAYS_NAMED``.
     missing: tuple[str, ...]
     days_in_future: int
     newest_line: datetime | None
     age_s: float | None
-    #: Topic partitions in the newest decision of each group, and of them those with a sample that day.
+    #: The number of topic partitions in the newest decisions, and how many of these partitions have a
+    #: sample on the newest day with samples.
     partitions_owned: int
     partitions_sampled: int
     gates: tuple[Mapping[str, object], ...] = ()
@@ -72,13 +73,13 @@ class Quality:
         return _today(self.checked_at)
 
     def check(self) -> None:
-        """Raise GateFailed if a gate is missed."""
+        """Raise GateFailed if a gate failed."""
         missed = [gate for gate in self.gates if not gate["passed"]]
         if missed:
             raise GateFailed("; ".join(map(say, missed)))
 
     def rows(self) -> list[tuple[str, str, bool]]:
-        """(name, value, whether it needs attention) for the page."""
+        """Return (name, value, whether the value needs attention) of each figure for the page."""
         missing = f"{self.days_missing:,}"
         if self.missing:
             missing += f" (newest: {', '.join(self.missing[-3:])})"
@@ -108,7 +109,7 @@ class Quality:
 
 
 def say(gate: Mapping[str, object]) -> str:
-    """A gate as a sentence."""
+    """Return a gate's limit, value and result as a text."""
     verdict = "passed" if gate["passed"] else "missed"
     return f"--{gate['gate']} {gate['limit']}: {gate['found']}, {verdict}"
 
@@ -122,7 +123,10 @@ def quality_of(
     wanted: tuple[Gates, Tolerance],
     now: datetime,
 ) -> Quality:
-    """The quality of ``manifest`` and of the run that read ``refused``. Cost: one read of the newest day."""
+    """Return the quality of ``manifest``, and of the run with the counts ``refused``.
+
+    Cost: one read of the newest day.
+    """
     dates = [date.fromisoformat(day) for day in manifest.dates]
     today = _today(now)
     there, known = set(dates), [day for day in dates if day <= today]
@@ -152,7 +156,7 @@ def quality_of(
 
 
 def _today(now: datetime) -> date:
-    """The last day that a worker may write whose clock is ahead by no more than the tolerance."""
+    """Return the current day of a clock that is ahead by ``CLOCK_SKEW``."""
     return (now + CLOCK_SKEW).date()
 
 
@@ -181,7 +185,7 @@ def _verdict(gate: str, limit: str, found: str, passed: bool) -> dict[str, objec
 
 
 def _newest_line(store: Store, manifest: Manifest, now: datetime) -> datetime | None:
-    """The time of the newest line that is not in the future."""
+    """Return the time of the newest line that is not in the future."""
     for day in reversed(manifest.dates):
         moments = []
         for fact, column in _MOMENTS.items():
@@ -195,7 +199,7 @@ def _newest_line(store: Store, manifest: Manifest, now: datetime) -> datetime | 
 
 
 def _sampled(tables: Mapping[str, Rows]) -> tuple[int, int]:
-    """The number of owned topic partitions, and of them those with a sample on the newest sampled day."""
+    """Return the numbers of owned topic partitions and of those with a sample on the newest sampled day."""
     owned = sum(row["active_partitions"] for row in tables["owners"])
     newest: dict[str, date] = {}
     for row in tables["skew"]:
@@ -205,7 +209,7 @@ def _sampled(tables: Mapping[str, Rows]) -> tuple[int, int]:
 
 
 def _age(seconds: float) -> str:
-    """A duration in its largest fitting unit.
+    """Format a duration in its largest fitting unit.
 
     >>> _age(45), _age(5400), _age(200_000)
     ('45 s', '1.5 h', '2.31 d')

@@ -19,7 +19,7 @@ from faust_assigner.pipeline.schema import HISTORY, arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The most refused lines that are stored with their places; further lines are only counted.
+#: The maximum number of refused lines that are stored with their places; further lines are only counted.
 KEPT = 100_000
 _PLACE = ["file", "chunk", "pos", "line", "reason"]
 
@@ -55,11 +55,11 @@ class RefusedLines:
             self.refused.append((file, chunk, pos, line, reason))
 
     def lines(self) -> dict[str, int]:
-        """File -> the number of lines found in the file."""
+        """Return file -> the number of lines found in the file."""
         return {file: sum(chunks.values()) for file, chunks in self.chunks.items()}
 
     def rows(self, visit: Visit) -> list[tuple[str, int, str]]:
-        """(file, line, reason), numbered from the file's first line; unfinished lines are left out."""
+        """Return (file, line number in the file, reason) of each refused line, without unfinished lines."""
         found = []
         for file, chunk, pos, line, reason in self.refused:
             progress = visit.files.get(file)
@@ -71,14 +71,14 @@ class RefusedLines:
 
 
 def table_of(rows: Iterable[tuple[str, int, str]]) -> pa.Table:
-    """Refused lines as the table ``quarantine``."""
+    """Return refused lines as the table ``quarantine``."""
     schema = arrow_schema(HISTORY["quarantine"])
     told = [dict(zip(schema.names, row, strict=True)) for row in rows]
     return pa.Table.from_pylist(told[:KEPT], schema=schema)
 
 
 def joined(stand: pa.Table, rows: Iterable[tuple[str, int, str]]) -> pa.Table:
-    """The stored refused lines and ``rows``, each once; beyond the limit the newest lines are stored."""
+    """Join the stored refused lines and ``rows``, each line once; keep the newest ``KEPT`` lines."""
     both: Mapping[tuple[str, int, str], None] = dict.fromkeys(
         [*(tuple(row.values()) for row in stand.to_pylist()), *rows]
     )

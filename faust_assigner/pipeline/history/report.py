@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
-#: The tables of report.json. ``moves`` and the facts are too long; only their Parquet folders hold them.
+#: The tables of report.json. ``moves`` and the facts are too long: they are only in Parquet folders.
 REPORTED = (
     "movement",
     "balance",
@@ -69,7 +69,7 @@ class Report:
     """The newest days of the history as rows in key order."""
 
     tables: Mapping[str, Rows]
-    #: Active placements whose decision was in no ledger so far.
+    #: The number of active placements whose decision was not found in any ledger so far.
     without_decision: int = 0
     #: The number of refused lines, including those beyond the limit of the table ``quarantine``.
     refused: int = 0
@@ -80,15 +80,15 @@ class Report:
 
     @property
     def today(self) -> date | None:
-        """The last day that is not in the future; None without a report on the quality."""
+        """The last day that is not in the future; None if the quality was not computed."""
         return None if self.quality is None else self.quality.today
 
     def total(self, table: str, column: str) -> int:
-        """The sum of a column over all rows of a table."""
+        """Return the sum of a column over all rows of a table."""
         return sum(int(row[column]) for row in self.tables[table])
 
     def to_json(self) -> bytes:
-        """The content of report.json: the rows of each table in ``REPORTED``; times are ISO 8601."""
+        """Return the content of report.json: the rows of each table in ``REPORTED``; times are ISO 8601."""
         tables: dict[str, object] = {
             name: [_plain(row) for row in self.tables[name]] for name in REPORTED
         }
@@ -98,7 +98,7 @@ class Report:
         return json.dumps(told, ensure_ascii=False).encode() + b"\n"
 
     def headline(self) -> list[tuple[str, str]]:
-        """The most important figures as (name, value) pairs."""
+        """Return the most important figures as (name, value) pairs."""
         spreads = [
             float(row["max_spread"])
             for row in self.tables["balance"]
@@ -125,7 +125,7 @@ class Report:
 
 
 def owner_row(group: Current, member: Member) -> dict[str, object]:
-    """The partitions of ``member`` in ``group``: a row of the table ``owners`` without group and decision."""
+    """Return a row of the table ``owners`` for ``member``, without the group's and the decision's id."""
     mine = {
         topic: numbers for topic, numbers in member.actives.items() if not is_leader_topic(topic)
     }

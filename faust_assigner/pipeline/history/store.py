@@ -1,12 +1,12 @@
 """The store of the history: a Parquet file for each table and day, and a manifest of the valid files.
 
 A run writes new files, then replaces ``manifest.json`` in one step, then removes the files that it replaced.
-A run that dies before the replacement leaves the previous store. Data files are never overwritten.
+If a run dies before it replaces the manifest, the store is unchanged. Data files are never overwritten.
 
 ``OUT/manifest.json``                       the names of the valid files
 ``OUT/TABLE/dt=DAY/ID.parquet``             a day of a table (``schema.FACTS`` and ``schema.DAILY``)
 ``OUT/quarantine/ID.parquet``               the refused lines
-``OUT/_pending/TABLE-ID.parquet``           placements and recoveries whose decision is in no ledger so far
+``OUT/_pending/TABLE-ID.parquet``           placements and recoveries whose decision is still missing
 ``OUT/_index/MONTH-ID.parquet``             the day of each decision
 
 While ``OUT/_REPLACING`` exists, readers of a whole folder (``pandas.read_parquet("OUT/movement")``) may see
@@ -32,9 +32,9 @@ from faust_assigner.pipeline.sinks import Folder
 
 MANIFEST, REPLACING = "manifest.json", "_REPLACING"
 FORMAT_VERSION = 1
-#: The version of the daily tables' content; a store of another version computes them again from its facts.
+#: The version of the daily tables' content; tables of another version are recomputed from the facts.
 DERIVED = 2
-#: The key, in the place of a day, of rows whose decision is missing and whose day is therefore unknown.
+#: The key that replaces the day for rows whose decision is missing: their day is unknown.
 PENDING = "pending"
 TABLES: Mapping[str, tuple[Column, ...]] = {**FACTS, **{name: HISTORY[name] for name in DAILY}}
 INDEX = arrow_schema(columns("group_id string, decision_id string, day string"))
@@ -42,13 +42,13 @@ _QUARANTINE, _INDEX = "quarantine", "_index"
 
 
 def table_schema(table: str) -> pa.Schema:
-    """The columns of a day's file, without ``dt``, which is in the folder's name."""
+    """Return the columns of a day's file, without ``dt``, which is in the folder's name."""
     return arrow_schema(tuple(column for column in TABLES[table] if column.name != "dt"))
 
 
 @dataclass(frozen=True)
 class Day:
-    """The files of one day: their common name, and the number of rows per table with rows."""
+    """The files of one day: their common name, and the number of rows of each table that has rows."""
 
     token: str
     rows: Mapping[str, int]
@@ -68,7 +68,7 @@ class Manifest:
     #: The position up to which ``--stream`` read each file and topic.
     sources: Mapping[str, object] = field(default_factory=dict)
     format: int = FORMAT_VERSION
-    #: The ``DERIVED`` of the stored daily tables; manifests without this field are of version 1.
+    #: The value of ``DERIVED`` when the daily tables were written; 1 for manifests without this field.
     derived: int = 1
 
     @property
@@ -91,9 +91,9 @@ class Store:
         self.folder = Folder(url)
 
     def load(self) -> Manifest:
-        """The current manifest, or an empty manifest.
+        """Return the current manifest; an empty manifest if the folder has none.
 
-        Raises ConfigError for a folder of another version and for a damaged manifest.
+        Raises ConfigError if another version wrote the folder, and for a damaged manifest.
         """
         if not self.folder.exists(MANIFEST):
             if self.folder.exists("report.json"):
@@ -115,7 +115,7 @@ class Store:
     def read(
         self, table: str, day: str, entry: Day | None, only: Sequence[str] | None = None
     ) -> pa.Table:
-        """A day of a table, without ``dt``; empty if the manifest's ``entry`` has no rows of it."""
+        """Return a day of a table, without ``dt``; empty if the manifest's ``entry`` lists no such rows."""
         schema = table_schema(table)
         if entry is None or not entry.rows.get(table):
             empty = schema.empty_table()
@@ -123,7 +123,7 @@ class Store:
         return self.folder.read_parquet(*_place(table, day, entry.token), only=only)
 
     def write(self, day: str, tables: Mapping[str, pa.Table]) -> Day:
-        """Write the ``tables`` with rows under a new name; the files are valid after :meth:`commit`."""
+        """Write the ``tables`` that have rows under a new name; the files are valid after :meth:`commit`."""
         token = uuid.uuid4().hex[:12]
         for table, rows in tables.items():
             if rows.num_rows:
@@ -131,15 +131,15 @@ class Store:
         return Day(token, {table: rows.num_rows for table, rows in tables.items() if rows.num_rows})
 
     def begin(self, manifest: Manifest) -> None:
-        """Mark the folder: until the end of :meth:`commit` it may contain files of two versions.
+        """Mark the folder, which may contain files of two versions until :meth:`commit` returns.
 
-        First removes the files that a dead run left.
+        The method first removes the files that a dead run left.
         """
         self.tidy(manifest)
         self.folder.write(REPLACING, b"files of two versions may be here until this file is gone\n")
 
     def tidy(self, manifest: Manifest) -> None:
-        """Complete the last steps of a run that died: remove its files and the mark of :meth:`begin`."""
+        """Complete the last steps of a run that died: remove unused files and the mark of :meth:`begin`."""
         if self.folder.exists(REPLACING):
             self._sweep(manifest, None)
             self._placeholders(manifest)
@@ -157,9 +157,10 @@ class Store:
         refused: tuple[pa.Table, int],
         sources: Mapping[str, object],
     ) -> Manifest:
-        """Replace the entries of ``before`` by ``days`` (None: the day is empty now).
+        """Replace the entries of ``before`` by ``days``; return the new manifest.
 
-        Raises FolderInUse if another run has written a manifest since :meth:`load`.
+        An entry of None removes the day. Raises FolderInUse if another run has written a manifest since
+        ``before`` was loaded.
         """
         now = {day: entry for day, entry in {**before.days, **days}.items() if entry is not None}
         rows, count = refused
@@ -182,7 +183,7 @@ class Store:
         return after
 
     def day_of(self, manifest: Manifest, wanted: pa.Array) -> dict[tuple[str, str], str]:
-        """The days of stored decisions whose ids are in ``wanted``. Cost: one read per month."""
+        """Return the days of stored decisions whose ids are in ``wanted``. Cost: one read per month."""
         found: dict[tuple[str, str], str] = {}
         for name in manifest.index.values():
             rows = self.folder.read_parquet(_INDEX, f"{name}.parquet")
@@ -192,7 +193,7 @@ class Store:
         return found
 
     def read_refused(self, manifest: Manifest) -> pa.Table:
-        """The stored refused lines."""
+        """Return the stored refused lines."""
         if manifest.quarantine is None:
             return arrow_schema(HISTORY[_QUARANTINE]).empty_table()
         return self.folder.read_parquet(_QUARANTINE, f"{manifest.quarantine}.parquet")
@@ -205,7 +206,7 @@ class Store:
     def _indexed(
         self, before: Manifest, now: Mapping[str, Day], changed: Iterable[str]
     ) -> dict[str, str]:
-        """The index after an update of the days ``changed``."""
+        """Write the index files of the months of ``changed``; return month -> the name of its index file."""
         index = dict(before.index)
         days = set(changed) - {PENDING}
         for month in sorted({day[:7] for day in days}):
@@ -249,7 +250,7 @@ class Store:
             self.folder.remove(*where)
 
     def _placeholders(self, manifest: Manifest) -> None:
-        """Write a file without rows for each table without days, so that readers find its columns."""
+        """Write a file without rows for each table that has no day, so that readers find its columns."""
         used = {table for day in manifest.dates for table in manifest.days[day].rows}
         for table in TABLES:
             if table not in used:

@@ -1,7 +1,6 @@
 """Compute the rows of each daily table from the facts of one day.
 
-Days are UTC days. A decision counts on the day of its time, a recovery on the day of its start, a sample on
-the day of its time.
+Days are UTC days. Decisions and samples count on the day of their time, recoveries on the day of their start.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Placed: TypeAlias = Sequence[PlacementRow]
 
 
 def tables_of(facts: Facts) -> dict[str, pa.Table]:
-    """The rows of every daily table, without ``dt``, in the order of their keys.
+    """Return the rows of each daily table, without ``dt``, in the order of their keys.
 
     Cost: about 3 microseconds per placement, and the placements of one decision in memory at a time.
     """
@@ -77,7 +76,7 @@ def _table(name: str, rows: Rows) -> pa.Table:
 
 
 def _with_placements(facts: Facts) -> Iterator[tuple[DecisionRow, Placed]]:
-    """Each decision with its placements, in the stored order; placements are stored by decision."""
+    """Yield each decision with its placements, in the stored order; placements are sorted by decision."""
     placements = facts["placements"]
     spans: dict[tuple[str, str], tuple[int, int]] = {}
     names = zip(
@@ -92,10 +91,10 @@ def _with_placements(facts: Facts) -> Iterator[tuple[DecisionRow, Placed]]:
 
 
 def outcome_of(decision: DecisionRow, placed: Placed) -> Outcome:
-    """The effects of ``decision``, computed from its active placements.
+    """Return the effects of ``decision``, computed from its active placements.
 
-    ``spread`` is the highest minus the lowest number of placements on a member; ``idle`` counts the members
-    without placements.
+    ``spread`` is the highest minus the lowest number of placements on a member. ``idle`` is the number of
+    members without placements.
     """
     members = dict.fromkeys(member["member_id"] for member in decision["members"])
     loads = Counter(row["member_id"] for row in placed)
@@ -135,7 +134,7 @@ def _tasks(placed: Placed) -> Callable[[Iterable[PlacementRow]], set[tuple[int, 
 
 
 def cause_of(row: PlacementRow, members: Collection[str]) -> str:
-    """The cause of a moved placement: the previous owner is a member, is gone, or did not exist."""
+    """Return why a placement moved: its previous owner is a member, is gone, or did not exist."""
     before = row["prev_member_id"]
     if before in members:
         return "balance"
@@ -143,7 +142,7 @@ def cause_of(row: PlacementRow, members: Collection[str]) -> str:
 
 
 def tasks_by_cause(decision: DecisionRow, placed: Placed) -> dict[str, int]:
-    """The numbers of moved tasks by cause; a task whose topics have several causes counts for each."""
+    """Return the numbers of moved tasks by cause; a task whose topics have two causes counts for both."""
     members = {member["member_id"] for member in decision["members"]}
     tasks = _tasks(placed)
     rows: dict[str, list[PlacementRow]] = {
@@ -159,7 +158,7 @@ def tasks_by_cause(decision: DecisionRow, placed: Placed) -> dict[str, int]:
 
 
 def _moves(decision: DecisionRow, placed: Placed) -> Iterator[MoveRow]:
-    """One row per moved active partition, with the cause of the move."""
+    """Yield one row per moved active partition, with the cause of the move."""
     members = {member["member_id"] for member in decision["members"]}
     for row in placed:
         if row["moved"]:
@@ -197,7 +196,7 @@ def _movement(mine: Sequence[Outcome]) -> dict[str, object]:
 
 
 def _balance(mine: Sequence[Outcome]) -> dict[str, object]:
-    """Spread and idle members; while warm-ups run, a new member is idle on purpose and does not count."""
+    """Return spread and idle members without the rounds with warm-ups: new members are idle in these."""
     settled = [each for each in mine if not each["warming"]]
     spreads = [each["spread"] for each in settled]
     return {
@@ -243,9 +242,10 @@ def _slowest(recovered: Iterable[RecoveryRow]) -> Iterator[dict[str, object]]:
 
 
 def _skew(samples: pa.Table) -> pa.Table:
-    """The records and bytes of each partition, and its share of its topic's records.
+    """Return the records and bytes of each partition, and its share of its topic's records.
 
-    Negative amounts count as zero. Sums are computed wider than a long and limited to the largest long.
+    Negative amounts count as zero. Sums are computed with 38 digits and limited to the largest 64-bit
+    integer.
     """
     place, topic = ["group_id", "topic", "partition"], ["group_id", "topic"]
     amounts = {
@@ -270,6 +270,6 @@ def _skew(samples: pa.Table) -> pa.Table:
 
 
 def with_day(rows: pa.Table, day: str) -> list[dict[str, object]]:
-    """A day's rows as dicts, with ``dt`` after ``group_id``."""
+    """Return a day's rows as dicts, with ``dt`` after ``group_id``."""
     moment = date.fromisoformat(day)
     return [{"group_id": row["group_id"], "dt": moment, **row} for row in rows.to_pylist()]

@@ -1,7 +1,7 @@
 """The hours of a day, and the day's longest standstills, computed from the facts of the day.
 
-A partition stands still from its assignment to a worker until the worker has recovered its state: the time
-of its recovery. A group's members and moves in an hour are those of the hour's decisions.
+A partition's standstill is the duration of its recovery: until the state is restored, records wait.
+A group's members and moves in an hour are those of the hour's decisions.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Outcomes = Sequence[Mapping[str, Any]]
 def timeline(
     outcomes: Outcomes, recovered: Iterable[RecoveryRow], samples: pa.Table
 ) -> Iterator[dict[str, object]]:
-    """One row per group and hour with a decision, a recovery or a sample.
+    """Yield one row per group and hour with a decision, a recovery or a sample.
 
-    ``members``: after the hour's last decision; ``standstill_s``: the longest; ``lag_max``: the highest lag
-    of a partition; ``lag_sum``: the sum of each partition's highest lag.
+    ``members``: after the hour's last decision; ``standstill_s``: the longest standstill in seconds;
+    ``lag_max``: the highest lag of a partition; ``lag_sum``: the sum of all partitions' highest lags.
     """
     rows: dict[tuple[str, datetime], dict[str, Any]] = defaultdict(_empty)
     for each in sorted(outcomes, key=lambda row: (row["ts"], row["decision_id"])):
@@ -60,16 +60,16 @@ def _hour(moment: datetime) -> datetime:
 
 
 def seconds(recovery: RecoveryRow) -> float:
-    """The duration of a recovery."""
+    """Return the duration of a recovery in seconds."""
     return (recovery["ended"] - recovery["started"]).total_seconds()
 
 
 def _lags(samples: pa.Table) -> Iterator[tuple[str, datetime, list[int]]]:
-    """(group, hour, each partition's highest lag); partitions without a commit have no lag."""
+    """Yield (group, hour, each partition's highest lag); partitions without a commit have no lag."""
     known = samples.filter(pc.greater_equal(samples["committed_offset"], 0))
     nothing = pa.scalar(0, pa.int64())
     ends = pc.max_element_wise(known["end_offset"], nothing)
-    # A sample may pair a fresh commit with an older end: then the lag is 0.
+    # The committed offset may be newer than the end offset of the same sample: then the lag is 0.
     lag = pc.max_element_wise(pc.subtract(ends, known["committed_offset"]), nothing)
     hours = pc.floor_temporal(known["ts"], unit="hour")
     place = ["group_id", "hour", "topic", "partition"]
@@ -91,10 +91,10 @@ def standstills(
     moves: Iterable[MoveRow],
     names: Mapping[tuple[str, str], str],
 ) -> Iterator[dict[str, object]]:
-    """The longest recoveries of each group, each with its decision's trigger and its move's cause.
+    """Yield the longest recoveries of each group, each with its decision's trigger and its move's cause.
 
-    ``names``: (group, member id) -> instance id, for the column ``member``. Trigger and cause are None for a
-    decision of another day, the cause also for a partition that did not move.
+    ``names``: (group, member id) -> instance id, for the column ``member``. Trigger and cause are None if the
+    decision is of another day. The cause is also None if the partition did not move.
     """
     triggers = {(row["group_id"], row["decision_id"]): row["trigger"] for row in outcomes}
     causes = {_place(row): row["cause"] for row in moves}

@@ -1,8 +1,8 @@
 """Cut ledger files into chunks, and read the lines of a chunk.
 
 A chunk is a byte range of one file; a line belongs to the chunk that holds its first byte. The reader of
-a chunk counts lines from the chunk's start and reports their number. A line's number in the file is
-therefore a sum, and tasks do not wait for each other.
+a chunk counts lines from the chunk's start and reports their number. A line's number in the file is the
+sum of these counts, so tasks need not wait for each other.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _PACKED = re.compile(r"\.(gz|bz2|xz)$")
 CHUNK_BYTES = 32 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
-#: Attempts to find a listed file: its writer may rename the file during the search.
+#: The maximum number of searches for a listed file, because its writer may rename the file during a search.
 RENAMES = 3
 
 
 class LedgerDamaged(FaustAssignerError, ValueError):
-    """A packed file cannot be unpacked beyond byte ``position`` of its content, or a listed file is gone."""
+    """A packed file is damaged after byte ``position`` of its content, or a listed file was removed."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -48,14 +48,14 @@ class Chunk:
     name: str
     start: int
     end: int
-    #: The listed file's inode; if it is known, a file rotated since the listing is read under its new name.
+    #: The listed file's inode, 0 if unknown; a rotated file is found by its inode under its new name.
     inode: int = field(default=0, compare=False)
 
 
 def cut(
     name: str, start: int, end: int, chunk_bytes: int = CHUNK_BYTES, *, inode: int = 0
 ) -> list[Chunk]:
-    """Bytes [start, end) of a file as chunks of at most ``chunk_bytes``; an empty file has no chunks.
+    """Cut bytes [start, end) of a file into chunks of at most ``chunk_bytes``; an empty file has no chunks.
 
     A packed file of any size is one chunk, since it can only be read from its start.
 
@@ -81,16 +81,20 @@ def pack(chunks: Iterable[Chunk], tasks: int) -> list[tuple[Chunk, ...]]:
 
 
 def is_packed(name: str) -> bool:
-    """Whether the file is compressed; its size then counts packed bytes, its positions unpacked bytes."""
+    """Return whether the file is compressed.
+
+    The size of such a file is in packed bytes, but positions in it are in unpacked bytes.
+    """
     return bool(_PACKED.search(name))
 
 
 def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
-    """(position, bytes without the newline) of each line that starts in ``chunk``, or in a packed file.
+    """Yield (position, bytes without the newline) of each line that starts in ``chunk``.
 
-    A line longer than the ledger's limit is cut there, so that memory is bounded; the parser refuses the
-    line for its length. Lines end with ``\\n`` or at the end of the file. Raises LedgerDamaged for a damaged
-    packed file, after the readable lines, and for a listed file that was removed since.
+    A packed file is read whole. A line longer than the ledger's limit is cut at the limit to bound memory;
+    the parser then refuses the line. Lines end with ``\\n`` or at the end of the file.
+
+    Raises LedgerDamaged for a damaged packed file, after its readable lines, and for a removed file.
     """
     fs, inside = file_system(chunk.name)
     if is_packed(chunk.name):
@@ -151,7 +155,7 @@ def _skip_line(stream: IO[bytes]) -> int:
 
 
 def _split(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """(line without newline, length with newline) until the end of the stream; long lines are cut."""
+    """Yield (line without newline, length with newline) to the stream's end; cut lines above the limit."""
     held: list[bytes] = []
     length = 0
     while block := stream.read(BLOCK_BYTES):
@@ -177,9 +181,10 @@ def _hold(held: list[bytes], length: int, piece: bytes) -> None:
 
 
 def last_line_start(name: str, low: int, size: int) -> int:
-    """The start of the unfinished line at ``size``, at least ``low``; ``size`` without an unfinished line.
+    """Return the start (at least ``low``) of the unfinished line that ends at byte ``size``.
 
-    ``size`` for a packed file too: a changed packed file is read again from its start.
+    Returns ``size`` if the last line is finished. Returns ``size`` for a packed file too: a changed packed
+    file is read again from its start.
     """
     if is_packed(name):
         return size
@@ -197,7 +202,7 @@ def last_line_start(name: str, low: int, size: int) -> int:
 
 
 def read_head(name: str, count: int) -> bytes:
-    """The first ``count`` bytes of a file."""
+    """Return the first ``count`` bytes of a file."""
     fs, inside = file_system(name)
     with fs.open(inside, "rb") as stream:
         return bytes(stream.read(count))

@@ -28,14 +28,14 @@ class Current:
     partitions: Mapping[str, int]
     changelogs: tuple[str, ...]
     weightless: tuple[str, ...] = ()
-    #: The time of the decision; None: the group is generated.
+    #: The time of the decision; None for a generated group.
     at: datetime | None = None
 
 
 def current_here(rows: Sequence[Row], count: int = 1) -> list[Current]:
-    """Each group's states after its ``count`` newest decisions, newest first, from accepted ledger lines.
+    """Return each group's states after its ``count`` newest decisions, newest first.
 
-    Of two lines of one decision the later line counts.
+    ``rows`` are accepted ledger lines. If a decision has two lines, the line with the later time is used.
     """
     told: dict[Key, DecisionRow] = {}
     for row in rows:
@@ -52,7 +52,7 @@ def current_here(rows: Sequence[Row], count: int = 1) -> list[Current]:
 
 
 def current_on_spark(parsed: DataFrame, count: int = 1) -> list[Current]:
-    """:func:`current_here` on Spark; the driver collects the rows of ``count`` decisions per group."""
+    """Run :func:`current_here` on Spark; the driver collects the rows of ``count`` decisions per group."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
@@ -90,7 +90,7 @@ def _key(row: DecisionRow | PlacementRow) -> Key:
 
 
 def _newest(decisions: Iterable[DecisionRow], count: int) -> list[DecisionRow]:
-    """The ``count`` newest decisions of each group, newest first, in the order of the groups."""
+    """Return the ``count`` newest decisions of each group, by group id, then newest first."""
     groups = grouped(decisions, lambda decision: decision["group_id"])
     return [
         decision
@@ -102,7 +102,7 @@ def _newest(decisions: Iterable[DecisionRow], count: int) -> list[DecisionRow]:
 
 
 def current_of(decision: DecisionRow, placed: Iterable[PlacementRow]) -> Current:
-    """A group's state after ``decision``; its members claim their actives and standbys in ``placed``."""
+    """Return a group's state after ``decision``; its members claim the actives and standbys in ``placed``."""
     claims: dict[str, dict[str, dict[str, set[int]]]] = {}
     partitions: dict[str, int] = {}
     changelogs = set()

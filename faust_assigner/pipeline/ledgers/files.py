@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 LEDGER_NAME = re.compile(r"\.jsonl(\.[0-9]+)?(\.(gz|bz2|xz))?$")
-#: Ledgers in an unsupported compression; an error, since figures without their lines would be incomplete.
+#: Ledgers in an unsupported compression. Such a file is an error, because figures without its lines
+#: would be incomplete.
 _PACKED_OTHERWISE = re.compile(r"\.jsonl(\.[0-9]+)?\.(zst|zstd|lz4|lzo|snappy|sz|zip|7z|Z|br)$")
 
 
@@ -28,7 +29,7 @@ class LedgerPathError(FaustAssignerError, ValueError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class LedgerFile:
-    """A file as listed. ``name`` is its absolute path, or the URL of a remote file."""
+    """A listed file; ``name`` is its absolute path, or the URL of a remote file; ``size`` is in bytes."""
 
     name: str
     size: int
@@ -38,17 +39,17 @@ class LedgerFile:
 
 
 def file_system(url: str) -> tuple[AbstractFileSystem, str]:
-    """The fsspec file system of ``url`` and the path on it; Hadoop's ``s3a`` is fsspec's ``s3``."""
+    """Return the fsspec file system of ``url`` and the path on it; ``s3a`` (Hadoop) is read as ``s3``."""
     return fsspec.core.url_to_fs(re.sub(r"^s3[an]://", "s3://", url))  # type: ignore[no-any-return]
 
 
 def absolute(path: str) -> str:
-    """``path`` in a form that is valid in each process of a job: a URL unchanged, a local path absolute."""
+    """Return ``path`` as each process of a job can use it: a URL unchanged, a local path made absolute."""
     return path if "://" in path else os.path.abspath(path)
 
 
 def hadoop_url(url: str) -> str:
-    """The URL in Hadoop's notation: ``s3a://`` instead of ``s3://``.
+    """Return the URL in Hadoop's notation: ``s3a://`` instead of ``s3://``.
 
     >>> hadoop_url("s3://shop/history")
     's3a://shop/history'
@@ -57,10 +58,10 @@ def hadoop_url(url: str) -> str:
 
 
 def find_files(paths: Sequence[str]) -> list[LedgerFile]:
-    """The ledger files of ``paths`` (files, folders, globs), each once, by name.
+    """Return the ledger files of ``paths`` (files, folders, globs), each file once, sorted by name.
 
-    A folder stands for its ``*.jsonl`` and ``*.jsonl.N``, plain or packed (``.gz``, ``.bz2``, ``.xz``), at
-    any depth; a glob stands for its matches.
+    A folder means all files ``*.jsonl`` and ``*.jsonl.N`` in it at any depth, plain or packed (``.gz``,
+    ``.bz2``, ``.xz``). A glob means all files and folders that it matches.
 
     Raises:
         LedgerPathError: a path does not exist, a glob has no match, or a compression is not supported.
@@ -106,7 +107,7 @@ def _describe(fs: AbstractFileSystem, entry: dict[str, Any]) -> LedgerFile:
 
 
 def is_local(fs: AbstractFileSystem) -> bool:
-    """Whether an fsspec file system is the local one."""
+    """Return whether ``fs`` is the local file system."""
     return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
 
 
@@ -115,5 +116,5 @@ def _name(fs: AbstractFileSystem, path: str) -> str:
 
 
 def _identity(fs: AbstractFileSystem, name: str) -> str:
-    """The identity of a file: a link and its target have the same identity and are read once."""
+    """Return the identity of a file; a link and its target share it, so the file is read once."""
     return os.path.realpath(name) if is_local(fs) else name

@@ -1,4 +1,4 @@
-"""Parse ledger lines into Arrow batches of the parsed schema: a struct per accepted line, or a reason."""
+"""Parse ledger lines into Arrow batches: a struct per accepted line, or the reason of a refusal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, read_li
 from faust_assigner.pipeline.ledgers.refusals import REASON_CHARACTERS
 from faust_assigner.pipeline.schema import PARSED_ARROW
 
-#: A batch is returned at either bound, so that a task needs little memory with long lines too.
+#: A batch is returned at the limit of rows or bytes, so that long lines need little memory too.
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 * 1024 * 1024
 
@@ -47,7 +47,7 @@ class _Batch:
         self._add(place, reason[:REASON_CHARACTERS])
 
     def add_close(self, chunk: Chunk, lines: int) -> None:
-        """Add the closing row of ``chunk``, with the number of lines that start in it."""
+        """Add the closing row of ``chunk``; ``lines`` lines start in the chunk."""
         self._add((chunk.name, chunk.start, chunk.end, lines), None)
 
     def _add(self, place: tuple[str, int, int, int], reason: str | None) -> None:
@@ -68,7 +68,7 @@ class _Batch:
         return pa.RecordBatch.from_arrays([*plain, *structs], schema=PARSED_ARROW)
 
     def _structs(self, table: str) -> pa.Array:
-        """The table's rows at their indices, else nulls; building by column is far cheaper than by row."""
+        """Return the table's rows at their indices, else nulls; whole columns are built, which is cheaper."""
         struct = PARSED_ARROW.field(table).type
         at, rows = self.tables[table]
         if not rows:
@@ -109,6 +109,6 @@ def parse_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         batch = _Batch()
         columns = (messages.column(name).to_pylist() for name in ("file", "pos", "value"))
         for file, offset, value in zip(*columns, strict=True):
-            # A tombstone adds no row. An offset identifies a message without a chunk.
+            # A tombstone adds no row. The offset identifies a message, so the chunk is always 0.
             batch.add_line((file, 0, offset, offset), value or b"")
         yield batch.to_arrow()

@@ -1,8 +1,8 @@
 """``--since`` and ``--until``: a period of a ledger, and the files that may hold lines of the period.
 
-Workers write their files in order of time. A file that was last changed before the period holds no line of
-it; neither does a file whose first line is later than the period. A concatenation of several files in
-another order breaks this rule; pass its parts instead.
+Workers write their files in order of time. So a file that was last changed before the period contains no
+line of the period; nor does a file whose first line is later than the period. Files that were concatenated
+in another order break this rule; pass the parts instead.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from faust_assigner.pipeline.ledgers.files import LedgerFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The column with a row's time; an assignment has the time of its decision.
+#: Table -> the column with a row's time; a row of ``assignment`` has the time of its decision.
 MOMENT = {"decision": "ts", "recovery": "started", "partition_sample": "ts"}
-#: Tolerance for different clocks of workers and file servers, and for rows that wait to be written.
+#: The tolerance in the choice of files, because clocks differ and rows wait to be written.
 SLACK = timedelta(hours=1)
 _AGO = re.compile(r"(\d{1,6})(m|h|d)")
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
@@ -48,17 +48,17 @@ class Period:
         return found
 
     def __bool__(self) -> bool:
-        """Whether the period has a bound."""
+        """Return whether the period has a bound."""
         return bool(self.since or self.until)
 
     def holds(self, moment: datetime) -> bool:
-        """Whether ``moment`` is in the period."""
+        """Return whether ``moment`` is in the period."""
         return (self.since is None or moment >= self.since) and (
             self.until is None or moment < self.until
         )
 
     def files(self, files: Iterable[LedgerFile]) -> list[LedgerFile]:
-        """The files that may hold lines of the period; the check reads no line after the first time."""
+        """Return the files that may hold lines of the period; only the first lines of a file are read."""
         return [file for file in files if self._may_hold(file)]
 
     def _may_hold(self, file: LedgerFile) -> bool:
@@ -71,7 +71,7 @@ class Period:
         return first is None or first < self.until + SLACK
 
     def rows(self, rows: Sequence[Row]) -> list[Row]:
-        """The accepted lines of the period."""
+        """Return the accepted lines of the period."""
         if not self:
             return list(rows)
         decisions = {
@@ -90,7 +90,7 @@ class Period:
         ]
 
     def on_spark(self, parsed: DataFrame) -> DataFrame:
-        """:meth:`rows` of a parsed DataFrame; refused lines and the closing rows of chunks are kept."""
+        """Apply :meth:`rows` to a parsed DataFrame; refused lines and the closing rows of chunks are kept."""
         from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
         if not self:
@@ -128,7 +128,7 @@ def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
 
 
 def _changed(file: LedgerFile) -> datetime | None:
-    """The time of the file's last change; None if its storage does not report the time."""
+    """Return the time of the file's last change; None if its storage does not report the time."""
     try:
         return datetime.fromtimestamp(float(file.modified), UTC)
     except ValueError:
@@ -141,7 +141,7 @@ def _changed(file: LedgerFile) -> datetime | None:
 
 
 def _first_moment(file: LedgerFile) -> datetime | None:
-    """The time of the first accepted line with a time of its own; None without such a line."""
+    """Return the time of the first accepted line that has a time; None if there is no such line."""
     try:
         for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):
             row = parse(line)

@@ -1,7 +1,8 @@
-"""The read position in each ledger: files that grow and rotate, topics that grow and are recreated.
+"""The read position in each ledger, also for files that rotate and topics that are recreated.
 
-A visit reads the bytes and offsets between two states. The state is plain JSON. The history stores the state
-in its manifest, with the rows that were read, so that state and rows change in one step.
+A state is the read position in each file and topic, as plain JSON. A visit reads the bytes and offsets
+between two states. The history's manifest contains the state and names the rows that were read, so both
+change in one step.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class Progress:
     """The read position in one file.
 
     ``at`` is the start of the unfinished line at ``size``, where the next visit begins. ``lines`` is the
-    number of lines before ``at``. ``head`` is a digest of the first ``head_bytes`` bytes: it distinguishes a
-    file that grew from a new file under the same name. Together with ``inode`` it finds a rotated file under
-    its new name.
+    number of lines before ``at``. ``head`` is a digest of the first ``head_bytes`` bytes: it
+    distinguishes a file that grew from a new file under the same name. Together, ``head`` and ``inode``
+    find a rotated file under its new name.
     """
 
     at: int
@@ -71,7 +72,7 @@ class Visit:
         return bool(self.chunks or self.spans)
 
     def state(self, lines: Mapping[str, int]) -> dict[str, object]:
-        """The state after the visit; ``lines``: file -> lines found, including an unfinished line."""
+        """Return the state after the visit; ``lines``: file -> lines found, with an unfinished last line."""
         files = {}
         for name, progress in sorted(self.files.items()):
             count = self.lines_before.get(name, progress.lines) + lines.get(name, 0)
@@ -82,9 +83,9 @@ class Visit:
 
 
 def whole(ledgers: Sequence[str], period: Period, properties: Mapping[str, str]) -> Visit:
-    """A visit of all that ``ledgers`` hold now, without the files that hold no line of ``period``.
+    """Plan a visit of all bytes and offsets in ``ledgers``, except files without lines of ``period``.
 
-    Raises LedgerPathError for a missing path, and the errors of topics.
+    Raises LedgerPathError for a missing path, and SnapshotError for a missing or unreachable topic.
     """
     paths, topics = split_sources(ledgers, properties)
     visit = Visit()
@@ -96,9 +97,9 @@ def whole(ledgers: Sequence[str], period: Period, properties: Mapping[str, str])
 
 
 def news(ledgers: Sequence[str], before: Mapping[str, Any], properties: Mapping[str, str]) -> Visit:
-    """A visit of the bytes and offsets that ``ledgers`` hold beyond the state ``before``.
+    """Plan a visit of the bytes and offsets that were added to ``ledgers`` after the state ``before``.
 
-    The state of removed files is kept until a visit can list all paths and has something to read.
+    The state of a removed file is kept until a visit can list all paths and finds unread lines.
     """
     paths, topics = split_sources(ledgers, properties)
     known = {name: Progress(**entry) for name, entry in before.get("files", {}).items()}
@@ -115,7 +116,7 @@ def news(ledgers: Sequence[str], before: Mapping[str, Any], properties: Mapping[
 
 
 def _listed(paths: Sequence[str]) -> tuple[list[LedgerFile], bool]:
-    """(the existing files, whether each path could be listed)."""
+    """Return (the existing files, whether all paths could be listed)."""
     found: list[LedgerFile] = []
     answered = 0
     for path in paths:
@@ -152,7 +153,7 @@ def _file(visit: Visit, file: LedgerFile, known: Mapping[str, Progress]) -> None
 def _continued(
     file: LedgerFile, before: Progress | None, known: Mapping[str, Progress]
 ) -> Progress | None:
-    """The last state of the same file, under this name or, after a rotation, under another name."""
+    """Return the last state of the same file, under this name or, after a rotation, under its former name."""
     candidates = [before] if before is not None else []
     if file.inode:
         candidates += [each for each in known.values() if each.inode == file.inode]

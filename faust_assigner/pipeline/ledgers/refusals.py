@@ -20,7 +20,7 @@ class EmptyLedger(FaustAssignerError, ValueError):
 
 @dataclass
 class Refused:
-    """The number of accepted and refused lines so far, and the first reason."""
+    """The number of accepted and refused lines so far, and the place and reason of the first refusal."""
 
     accepted: int = 0
     lines: int = 0
@@ -44,7 +44,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The accepted number of refused lines: ``most`` lines or a ``share`` of all; both None: unlimited."""
+    """The limit for refused lines: ``most`` lines or a ``share`` of all lines; no limit if both are None."""
 
     most: int | None = None
     share: float | None = None
@@ -75,8 +75,8 @@ class Tolerance:
 def refuse_empty(refused: Refused, *, wanted: bool | None, replaces: str | None) -> None:
     """Raise EmptyLedger for a ledger without an accepted line, depending on ``wanted``.
 
-    True: always raise; False: never; None: raise if the ledger holds refused lines or if the empty result
-    would replace an earlier one (at the URL ``replaces``).
+    With True the function always raises, with False never. With None it raises if the ledger holds refused
+    lines, or if the empty result would replace the earlier result at the URL ``replaces``.
     """
     if refused.accepted or wanted is False:
         return

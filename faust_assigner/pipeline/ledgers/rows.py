@@ -1,4 +1,4 @@
-"""Read a small ledger without Spark: the same files, topics and parser, line by line."""
+"""Read a small ledger without Spark, line by line, with the same file search, topics and parser."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def read_here(
     *,
     refused: Refused | None = None,
 ) -> tuple[list[Row], Refused]:
-    """All accepted lines of ``ledgers`` (of ``period``), in memory, and the count of refused lines.
+    """Return all accepted lines of ``ledgers`` in ``period``, in memory, and the count of refused lines.
 
-    ``refused`` counts while the lines are read. Raises LedgerPathError, and TooManyRefused if the refused
-    lines exceed ``tolerance``.
+    The counts in ``refused`` grow while the lines are read. Raises LedgerPathError for a missing path, and
+    TooManyRefused if the refused lines exceed ``tolerance``.
     """
     refused = Refused() if refused is None else refused
     rows = list(accepted_rows(ledgers, refused, period, properties))
@@ -38,11 +38,11 @@ def accepted_rows(
     period: Period | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
-    """The accepted lines of ``ledgers`` (files, folders, globs, topics); ``refused`` counts all lines.
+    """Yield the accepted lines of ``ledgers`` (files, folders, globs, topics); ``refused`` counts all lines.
 
-    Files without lines of ``period`` are not read; from other files and from topics all lines are returned,
-    also lines outside ``period``. ``properties`` are Kafka's client properties. A topic's rows are held in
-    memory.
+    Files without lines of ``period`` are not read. All lines of the other files and of topics are
+    returned, also lines outside ``period``. ``properties`` are Kafka's client properties. A topic's rows
+    are held in memory.
 
     Raises LedgerPathError for a missing path, and UnknownTopicError, UnreachableError or RefusedByKafka for
     a topic.

@@ -1,4 +1,4 @@
-"""Ledgers as Spark DataFrames of parsed lines: our reader reads files, one of two connectors topics."""
+"""Ledgers as Spark DataFrames of parsed lines; ``topics.py`` has the two connectors for topics."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from faust_assigner.pipeline.schema import parsed_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: The approximate bytes of a task: half a second of parsing, which is far more than a task's overhead.
+#: The approximate bytes per task: half a second of parsing, which is far more than a task's overhead.
 TASK_BYTES = 8 * 1024 * 1024
 
 
 def read_visit(spark: SparkSession, visit: Visit, *, connector: str = "auto") -> DataFrame:
-    """The lines of ``visit`` in the parsed schema."""
+    """Return the lines of ``visit`` in the parsed schema."""
     frames = []
     if visit.spans:
         messages = read_spans(spark, visit.spans, connector=connector)
@@ -45,7 +45,7 @@ def read_ledger(
     properties: Mapping[str, str] | None = None,
     period: Period | None = None,
 ) -> DataFrame:
-    """All lines that ``ledgers`` hold now, or those of ``period``, in the parsed schema.
+    """Return all current lines of ``ledgers`` in ``period``, in the parsed schema.
 
     Raises:
         LedgerPathError: a path is missing; raised before any line is read.
@@ -62,9 +62,10 @@ def read_checked(
     properties: Mapping[str, str],
     period: Period | None = None,
 ) -> tuple[DataFrame, Refused]:
-    """:func:`read_ledger`, and the number of refused lines, which costs one pass over the ledger.
+    """Return :func:`read_ledger`'s lines and the number of refused lines.
 
-    Raises LedgerPathError, and TooManyRefused if the refused lines exceed ``tolerance``.
+    Cost: one more pass over the ledger. Raises LedgerPathError for a missing path, and TooManyRefused if
+    the refused lines exceed ``tolerance``.
     """
     parsed = read_ledger(spark, ledgers, properties=properties, period=period)
     refused = refused_of(parsed)
@@ -73,12 +74,12 @@ def read_checked(
 
 
 def rows_of(parsed: DataFrame, table: str) -> DataFrame:
-    """The accepted lines of one table, in the table's columns."""
+    """Return the accepted lines of one table, in the table's columns."""
     return parsed.where(F.col(table).isNotNull()).select(f"{table}.*")
 
 
 def refused_of(parsed: DataFrame) -> Refused:
-    """The numbers of accepted and refused lines in ``parsed``; cost: one pass, one collected row."""
+    """Count the accepted and refused lines in ``parsed``. Cost: one pass, one collected row."""
     accepted = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES))
     place = F.concat_ws(": ", "file", "reason")
     found = parsed.agg(
@@ -90,7 +91,7 @@ def refused_of(parsed: DataFrame) -> Refused:
 
 
 def read_chunks(spark: SparkSession, loads: Sequence[tuple[Chunk, ...]]) -> DataFrame:
-    """The lines of ``loads`` in the parsed schema, with one task per load."""
+    """Return the lines of ``loads`` in the parsed schema, with one task per load."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Ledgers in Kafka topics: their URLs, and reading their lines without Spark."""
+"""Ledgers in Kafka topics: parse their URLs, and read their lines without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: The columns of a message: the topic's partition as a URL, the offset, the value.
 MESSAGE = ("file", "pos", "value")
 FETCH_TIMEOUT_MS = 1000
-#: The longest wait, in seconds, for the next record before a partition's end.
+#: The longest wait for the next record, in seconds, if a partition's end is not reached.
 STALL_S = 60.0
 
 #: Called with the partition, the offset and the value of each record.
@@ -85,11 +85,11 @@ async def read_lines_of(
     most_records: int | None = None,
     seconds: float | None = None,
 ) -> str:
-    """Pass the lines of ``topic`` to ``take``, in order per partition; return a text on unread rows, or "".
+    """Pass the lines of ``topic`` to ``take``, in order per partition.
 
-    Reads the newest ``most_records`` records, shared evenly among partitions, for at most ``seconds``.
-    Cost: about 0.2 million records a second. Raises UnknownTopicError, UnreachableError and aiokafka's
-    errors.
+    Returns a sentence that states which rows were not read, or "". Reads for at most ``seconds``, and
+    only the newest ``most_records`` records, shared evenly among the partitions. Cost: about 0.2 million
+    records a second. Raises UnknownTopicError, UnreachableError and aiokafka's errors.
     """
     began = time.monotonic()
     found = await extents(connection, topic)
@@ -127,7 +127,7 @@ async def read_story_lines(
     most_records: int | None = None,
     seconds: float | None = None,
 ) -> tuple[list[bytes], str]:
-    """The lines of a group (None: of all groups) without samples, and :func:`read_lines_of`'s text."""
+    """Return a group's lines (all groups' if None) without samples, and :func:`read_lines_of`'s sentence."""
     lines: list[bytes] = []
     mark = b"" if group_id is None else group_marker(group_id)
 
@@ -142,12 +142,12 @@ async def read_story_lines(
 
 
 def topic_now(source: TopicSource) -> Changelog:
-    """The topic's extents and id; raises SnapshotError for a missing topic."""
+    """Return the topic's id and each partition's offsets; raise SnapshotError for a missing topic."""
     return look_at(source.cluster.connection(), source.topic)
 
 
 def offsets_since(source: TopicSource, log: Changelog, since: datetime) -> dict[int, int]:
-    """Partition -> the offset of its first record at or after ``since``; its end if there is no record."""
+    """Return per partition the offset of the first record at or after ``since``, else the end offset."""
     connection = source.cluster.connection()
     tps = {TopicPartition(source.topic, number): extent for number, extent in log.extents.items()}
 
@@ -166,10 +166,10 @@ def offsets_since(source: TopicSource, log: Changelog, since: datetime) -> dict[
 def read_span(
     source: TopicSource, partition: int, start: int, end: int
 ) -> Iterator[pa.RecordBatch]:
-    """Offsets [start, end) of one partition as Arrow batches of ``MESSAGE``, in order; gaps are allowed.
+    """Yield offsets [start, end) of a partition as Arrow batches of ``MESSAGE``; offsets may have gaps.
 
     Raises:
-        TimeoutError: no record arrived for a minute before the end.
+        TimeoutError: no record arrived for a minute, and the end was not reached.
     """
     if start >= end:
         return
@@ -204,7 +204,7 @@ async def _open(source: TopicSource, tp: TopicPartition, start: int) -> AIOKafka
 async def _fetch(
     consumer: AIOKafkaConsumer, tp: TopicPartition, end: int
 ) -> tuple[list[ConsumerRecord[bytes, bytes]], int]:
-    """(records before ``end``, position after them); control records only advance the position."""
+    """Return (records before ``end``, position after them); control records only advance the position."""
     before = await consumer.position(tp)
     deadline = asyncio.get_running_loop().time() + STALL_S
     while True:

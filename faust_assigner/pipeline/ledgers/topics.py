@@ -1,7 +1,7 @@
 """Kafka topics on Spark, read by Spark's own connector or, without its jars, by aiokafka in the tasks.
 
-Both return the committed messages with ``file`` (the partition's URL), ``pos`` (offset) and ``value``. The
-driver decides which offsets are read.
+Both readers return the committed messages with ``file`` (the partition's URL), ``pos`` (offset) and
+``value``. The driver decides which offsets are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MESSAGE_SCHEMA = "file string, pos long, value binary"
 
 
 def has_connector(spark: SparkSession) -> bool:
-    """Whether Spark's own Kafka connector is on this session's class path. Cost: one analysis, no job."""
+    """Return whether Spark's Kafka connector is on the session's class path. Cost: one analysis, no job."""
     from pyspark.errors import PySparkException
 
     # The schema of Kafka's source is fixed, so Spark does not contact a broker.
@@ -39,7 +39,7 @@ def has_connector(spark: SparkSession) -> bool:
 
 
 def read_spans(spark: SparkSession, spans: Sequence[Span], *, connector: str) -> DataFrame:
-    """The committed records of ``spans``.
+    """Return the committed records of ``spans``.
 
     Raises ConfigError for an unknown connector.
     """

@@ -1,8 +1,8 @@
-"""The advice for a recorded group: change the settings only if the recorded weeks show that it helps.
+"""The advice for a recorded group: change the settings only if the recorded weeks show a benefit.
 
-Each whole recorded week is played with the recorded settings and with the recommended settings. The weeks
-are the independent observations: many scenarios that are drawn from few weeks would make an interval narrow
-that the weeks themselves leave wide.
+Each whole recorded week is simulated with the recorded settings and with the recommended settings. Only
+the weeks are independent observations. Many scenarios drawn from few weeks would give an interval that is
+too narrow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from faust_assigner.simulation.fleet import Arm, Kind, Scenario
 from faust_assigner.simulation.simulator import simulate
 
 WEEK_S = 7 * DAY_S
-#: The 97.5% quantile of Student's distribution by degrees of freedom; beyond the last entry 1.96.
+#: The 97.5% quantile of Student's t-distribution for 1, 2, ... degrees of freedom; 1.96 beyond the table.
 _STUDENT = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
     2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
@@ -34,10 +34,10 @@ _STUDENT = (
 def advice(
     run: Run, facts: Facts, policy: str, recommended: tuple[str, int]
 ) -> list[dict[str, object]]:
-    """One row per recorded group: the recorded settings, the ``recommended`` settings, and the verdict.
+    """Return one row per recorded group: the recorded and the ``recommended`` settings, and the verdict.
 
-    ``difference_s``: seconds stopped per partition and week, recommended minus recorded. Cost: two replays
-    per group and week.
+    ``difference_s``: seconds per partition and week without processing, recommended minus recorded. Cost: two
+    simulations per group and week.
     """
     assert isinstance(run.source, Week)
     (new,) = arms((recommended[0],), (recommended[1],))
@@ -64,7 +64,7 @@ def advice(
 
 
 def verdict(old: tuple[str, int], new: tuple[str, int], interval: Sequence[float] | None) -> str:
-    """``change`` only if the interval of the difference lies below zero, else the reason to keep."""
+    """Return ``change`` if the interval of the difference lies below zero, else the reason to keep."""
     if old == new:
         return "keep: the recorded settings are the recommended settings"
     if interval is None:
@@ -75,13 +75,13 @@ def verdict(old: tuple[str, int], new: tuple[str, int], interval: Sequence[float
 
 
 def of_all(rows: Sequence[Mapping[str, object]]) -> str:
-    """``change`` if it is the verdict of each group, else the first reason to keep."""
+    """Return ``change`` if this is the verdict of each group, else the first reason to keep."""
     kept = [row["verdict"] for row in rows if row["verdict"] != CHANGE]
     return str(kept[0]) if kept else CHANGE
 
 
 def interval_of(values: Sequence[float]) -> list[float] | None:
-    """The 95% interval of the mean of independent values, by Student; None for fewer than two values."""
+    """Return the 95% interval of the mean of independent values (Student's t); None for fewer than two."""
     if len(values) < 2:
         return None
     freedom = len(values) - 1
@@ -92,9 +92,9 @@ def interval_of(values: Sequence[float]) -> list[float] | None:
 
 
 def whole_weeks(recorded: Scenario, span_s: float) -> list[Scenario]:
-    """Each whole week of a recording of ``span_s`` seconds as a scenario of its own.
+    """Return each whole week of a recording of ``span_s`` seconds as a separate scenario.
 
-    A week begins with the members of its first moment. A rest shorter than a week is left out.
+    A week starts with the members that run at its start. An incomplete last week is left out.
     """
     running, found = list(recorded.start), []
     events = list(recorded.events)

@@ -10,7 +10,7 @@ from faust_assigner.pipeline.console import Columns, cell, show_rows
 from faust_assigner.pipeline.simulate.events import EventRow
 from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, STOPPED
 
-#: The most recorded rebalances that are printed; report.json holds all.
+#: The maximum number of recorded rebalances that are printed; report.json has all of them.
 EVENTS_PRINTED = 20
 
 
@@ -46,7 +46,7 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
 
 
 def _show_events(events: Sequence[EventRow]) -> None:
-    """Print predicted / recorded figures of the recorded rebalances: those that differ most."""
+    """Print predicted / recorded figures of the recorded rebalances whose figures differ most."""
     ordered = sorted(events, key=lambda row: (-_missed(row), row["ts"]))[:EVENTS_PRINTED]
     exact = sum(_missed(row) == 0 for row in events)
     show_rows(
@@ -59,14 +59,14 @@ def _show_events(events: Sequence[EventRow]) -> None:
 
 
 def _missed(row: EventRow) -> int:
-    """The difference between predicted and recorded moves, warm and cold."""
+    """Return the difference between predicted and recorded moves, plus the difference in cold moves."""
     return sum(
         abs(row["predicted"][name] - row["recorded"][name]) for name in ("moved", "cold_moves")
     )
 
 
 def show_what_if(report: Mapping[str, Any]) -> None:
-    """Print the effect of one change with each number of standbys, and the load per rack afterwards."""
+    """Print the effect of one change with each number of standbys, and the load per rack after the change."""
     rows = report["what_if"]
     show_rows(
         f"Group {report['group_id']}, {report['members']} members, then {rows[0]['members']}",
@@ -83,7 +83,7 @@ def _per_rack(rack: str, row: Mapping[str, Any]) -> str:
 
 
 def _spread(metric: str, found: Mapping[str, Any]) -> str:
-    """The percentiles of a metric: ``p50 / p90 / p99``."""
+    """Format the percentiles of a metric: ``p50 / p90 / p99``."""
     digits = 2 if metric == "worst_load" else 0 if metric in ("moved", "cold_moves") else 1
     return " / ".join(
         f"{found[f'{metric}_p{percentile}']:.{digits}f}" for percentile in (50, 90, 99)
@@ -91,7 +91,7 @@ def _spread(metric: str, found: Mapping[str, Any]) -> str:
 
 
 def _within(value: float | None, interval: Sequence[float] | None, *, digits: int = 1) -> str:
-    """A value with its interval: ``12.3 (11.0..14.1)``."""
+    """Format a value with its interval: ``12.3 (11.0..14.1)``."""
     if value is None:
         return ""
     told = f"{value:.{digits}f}"
@@ -101,12 +101,12 @@ def _within(value: float | None, interval: Sequence[float] | None, *, digits: in
 
 
 def _predicted(name: str, found: Mapping[str, Any]) -> str:
-    """``predicted / recorded`` of a figure."""
+    """Format a figure as ``predicted / recorded``."""
     return f"{found['predicted'][name]} / {found['recorded'][name]}"
 
 
 def _replayed(name: str, line: Mapping[str, Any]) -> str:
-    """``predicted / recorded`` of the recorded time; empty without a replayed ledger."""
+    """Format a figure of the recorded time as ``predicted / recorded``; empty without a ledger."""
     return _predicted(name, line["replay"]) if line.get("replay") else ""
 
 

@@ -1,13 +1,13 @@
 """A group's joins, restarts, crashes and departures, derived from its successive decisions.
 
-* A static member (``instance_id``) is the same worker under every member id. It sends no LeaveGroup, so the
-  group removes it one session after its end. Its end is dated one session before the first decision without
-  it.
-* A dynamic member was restarted if it is back within RETURN_S. It returns under its own id or, since Kafka
-  gives new ids, as another new member of its rack. A member that does not return left.
-* A dynamic member crashed if its partitions lack samples for a session while another member's partitions
-  have them, or if the trigger contains one of CRASH_WORDS (of other writers). Its crash too is dated one
-  session before the first decision without it.
+* A static member (``instance_id``) is the same worker under each member id. A static member sends no
+  LeaveGroup, so the group removes the member one session timeout after its stop. The diary therefore
+  dates the stop one session timeout before the first decision without the member.
+* A dynamic member was restarted if it is back within RETURN_S. The member returns under its own id or,
+  since Kafka gives new ids, as a new member in the same rack. A member that does not return has left.
+* A dynamic member crashed if its partitions lack samples for a session timeout while another member's
+  partitions have samples. It also crashed if the decision's trigger contains one of CRASH_WORDS, which
+  other writers of ledgers use. The crash, too, is dated one session timeout before the decision.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from dataclasses import dataclass, field
 from faust_assigner.pipeline.rows import DecisionRow, MemberRow
 from faust_assigner.simulation.fleet import Event, Kind, Worker
 
+#: Seconds within which an absent dynamic member must return to count as restarted.
 RETURN_S = 300.0
 #: Assumed downtime, in seconds, of a static worker that rejoins before the group removes it.
 BRIEF_S = 5.0
-#: The share of a session without samples that indicates a crash: the last sample precedes the crash.
+#: The share of the session timeout without samples that indicates a crash; below 1, because the last sample
+#: precedes the crash.
 SILENT_SHARE = 0.9
 CRASH_WORDS = ("crash", "kill", "timeout", "expired", "lost", "dead", "fenced")
 
@@ -41,10 +43,10 @@ class _Absence:
 
 @dataclass
 class Diary:
-    """``workers`` by name, the workers at the ``start``, and :meth:`events`, derived from ``decisions``.
+    """The workers of a group and their events, derived from ``decisions``, which are in order of time.
 
-    ``decisions`` are in order of time. ``last_seen``: (group, decision, member) -> the time of the member's
-    last sample before the next decision.
+    ``last_seen``: (group, decision, member) -> the time of the member's last sample before the next decision.
+    ``workers``: all workers by name. ``start``: the names of the workers in the first decision.
     """
 
     decisions: Sequence[DecisionRow]
@@ -88,7 +90,7 @@ class Diary:
         return _Absence(worker, max(0.0, at - session_s) if crashed else at, crashed)
 
     def _fell_silent(self, member_id: str, number: int, session_s: float) -> bool:
-        """Whether the member's partitions lack samples for a session while another member's have them."""
+        """Return whether this member's partitions lack samples while another member's have them."""
         before, now = self.decisions[number - 1], self.decisions[number]
         seen = {
             member["member_id"]: self.last_seen.get(
@@ -133,7 +135,7 @@ class Diary:
         )
 
     def events(self) -> tuple[Event, ...]:
-        """All events in order of time; simultaneous events in the order of workers."""
+        """Return all events in order of time; simultaneous events are sorted by worker."""
         events = list(self.joins)
         for absence in self.absences:
             if absence.down_s is None:

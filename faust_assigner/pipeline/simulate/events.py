@@ -1,7 +1,7 @@
 """The model's prediction for each recorded rebalance, beside the recorded figures.
 
-The replay plays the recorded joins, departures, restarts and crashes with the recorded settings. Each of its
-rebalances is counted with the recorded rebalance that is nearest in time.
+The recorded joins, departures, restarts and crashes are simulated with the recorded settings. Each simulated
+rebalance is counted with the recorded rebalance that is nearest in time.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class EventRow(TypedDict):
 
 
 def event_rows(run: Run, facts: Facts, policy: str) -> list[EventRow]:
-    """One row per recorded rebalance after each group's first decision, in order of group and time.
+    """Return one row per recorded rebalance after each group's first decision, by group and time.
 
-    ``policy`` is played with the recorded standbys, and with static members if the recorded members were
-    static. Cost: one replay per group.
+    ``policy`` is simulated with the recorded number of standbys, and with static members if the recorded
+    members were static. Cost: one simulation per group.
     """
     assert isinstance(run.source, Week)
     found = []
@@ -52,7 +52,7 @@ def event_rows(run: Run, facts: Facts, policy: str) -> list[EventRow]:
 
 
 def recorded_arm(decisions: Sequence[DecisionRow], policy: str) -> Arm:
-    """The arm of the settings under which the newest decision was made."""
+    """Return the arm (policy and settings) of the newest decision."""
     newest = decisions[-1]
     is_static = all(member.get("instance_id") for member in newest["members"])
     text = str(newest["config"].get("replicas", "1"))
@@ -98,7 +98,7 @@ def _rows(
 
 
 def nearest(times: Sequence[float], at: float) -> int:
-    """The position of the time nearest to ``at`` in sorted ``times``; of two equally near, the earlier.
+    """Return the position of the time in sorted ``times`` that is nearest to ``at``; the earlier of two.
 
     >>> nearest([0.0, 10.0, 20.0], 14.0), nearest([0.0, 10.0], 5.0)
     (1, 0)

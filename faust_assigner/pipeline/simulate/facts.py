@@ -1,4 +1,4 @@
-"""The facts of a ledger that a replay needs, in plain Python; ``on_spark.py`` computes them on Spark."""
+"""The facts of a ledger that a simulation needs, in plain Python; ``on_spark.py`` computes them on Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TopicFact(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a ledger that a replay needs; their size does not grow with the number of samples."""
+    """The facts of a ledger that a simulation needs; their size does not depend on the number of samples."""
 
     decisions: tuple[DecisionRow, ...]
     topics: tuple[TopicFact, ...]
@@ -36,13 +36,13 @@ class Facts:
     last_seen: Mapping[tuple[str, str, str], datetime] = field(default_factory=dict)
     #: (group, decision) -> (the number of tasks that the decision moved, the number of cold moves).
     outcomes: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    #: The rates of the first half of the samples' time, from which weights are learned, and the rates of the
-    #: second half, by which the weights are scored.
+    #: The rates in the first and in the second half of the samples' time. Weights are learned from the
+    #: first half and evaluated on the second half.
     before: tuple[PartitionRate, ...] = ()
     after: tuple[PartitionRate, ...] = ()
 
     def recorded(self) -> dict[str, int]:
-        """The number of rebalances, moved tasks and cold moves after each group's first decision."""
+        """Count the rebalances, moved tasks and cold moves after each group's first decision."""
         seen: set[str] = set()
         later = []
         for each in self.decisions:
@@ -57,7 +57,7 @@ class Facts:
         }
 
     def of_group(self, group_id: str | None) -> Facts:
-        """The facts of one group; None: of all."""
+        """Return the facts of one group; of all groups if ``group_id`` is None."""
         if group_id is None:
             return self
         return replace(
@@ -72,7 +72,7 @@ class Facts:
 
 
 def facts_of(rows: Iterable[Row]) -> Facts:
-    """The facts in accepted ledger lines; a decision that was read twice counts once."""
+    """Return the facts in accepted ledger lines; a decision that was read twice counts once."""
     decisions: dict[tuple[str, str], DecisionRow] = {}
     topics: dict[tuple[str, str], tuple[int, bool]] = {}
     samples: list[SampleRow] = []
@@ -108,7 +108,7 @@ def facts_of(rows: Iterable[Row]) -> Facts:
 def _halves(
     samples: Sequence[SampleRow],
 ) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
-    """The rates before and after the middle of the samples' time."""
+    """Return the rates before and after the middle of the samples' time."""
     if not samples:
         return (), ()
     moments = [row["ts"] for row in samples]
@@ -120,7 +120,7 @@ def _halves(
 
 
 def weightless_topics(decisions: Iterable[DecisionRow]) -> set[tuple[str, str]]:
-    """The (group, topic) pairs that add no load; a replay leaves them out."""
+    """Return the (group, topic) pairs that add no load; a simulation leaves them out."""
     return {
         (each["group_id"], topic)
         for each in decisions
@@ -131,7 +131,7 @@ def weightless_topics(decisions: Iterable[DecisionRow]) -> set[tuple[str, str]]:
 def _outcomes(
     decisions: Sequence[DecisionRow], placed: Iterable[PlacementRow]
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """(group, decision) -> (moved, cold moves), in tasks: topics of one partition count move together."""
+    """Return (group, decision) -> (moved tasks, cold moves); topics of one partition count move together."""
     idle = weightless_topics(decisions)
     actives = [
         row
@@ -155,7 +155,7 @@ def _outcomes(
 
 
 def _recoveries(rows: Iterable[RecoveryRow]) -> list[RecoveryFact]:
-    """One fact per decision and member; a duplicate row counts once."""
+    """Return one fact per decision and member; a duplicate row counts once."""
     once = {tuple(sorted(each.items())): each for each in rows}.values()
     by_member = grouped(once, lambda row: (row["group_id"], row["decision_id"], row["member_id"]))
     facts = []
@@ -198,7 +198,7 @@ Times = tuple[Sequence[datetime], Sequence[str]]
 
 
 def decision_times(decisions: Sequence[DecisionRow]) -> dict[str, Times]:
-    """Group -> its decisions' times and ids; ``decisions`` are in order of time."""
+    """Return group -> its decisions' times and ids; ``decisions`` are in order of time."""
     found: dict[str, tuple[list[datetime], list[str]]] = {}
     for decision in decisions:
         moments, names = found.setdefault(decision["group_id"], ([], []))
@@ -208,6 +208,6 @@ def decision_times(decisions: Sequence[DecisionRow]) -> dict[str, Times]:
 
 
 def decision_at(times: Times, moment: datetime) -> str:
-    """The id of the newest decision at ``moment``; empty before the first decision."""
+    """Return the id of the newest decision at ``moment``; empty before the first decision."""
     at = bisect.bisect_right(times[0], moment)
     return times[1][at - 1] if at else ""

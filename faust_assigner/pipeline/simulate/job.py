@@ -1,9 +1,9 @@
-"""The job behind ``faust-assigner simulate``: scenarios in, ``sim_result`` and a report out.
+"""The job behind ``faust-assigner simulate``: simulate scenarios, write ``sim_result`` and a report.
 
     OUT/sim_result/*.parquet   one row per scenario, policy and number of standbys
     OUT/report.json            options, sim_summary (distributions), sim_settings (recommendations), replay
-                               and events (prediction and record, in total and per rebalance)
-    OUT/what_if.json           instead of both, for one change to one group
+                               and events (predicted and recorded figures, in total and per rebalance)
+    OUT/what_if.json           the only file if the effect of one change to one group is requested
 
 Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
 """
@@ -52,7 +52,7 @@ class Request:
     replicas: Sequence[int] = DEFAULT_REPLICAS
     shape: Shape = field(default_factory=Shape)
     costs: Costs = field(default_factory=Costs)
-    #: Overrides the ledger's session timeout; None: the ledger's, or else the costs' own.
+    #: Overrides the session timeout; with None the ledger's is used, or else the timeout in ``costs``.
     session_timeout_s: float | None = None
     ledgers: Sequence[str] = ()
     group_id: str | None = None
@@ -63,7 +63,7 @@ class Request:
 
 
 def simulate_here(request: Request, progress: Progress | None = None) -> dict[str, Any]:
-    """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
+    """Run the whole job without Spark, in ``request.jobs`` processes; return the report."""
     progress = progress or Progress()
 
     def play(run: Run) -> Summaries:
@@ -79,7 +79,7 @@ def simulate_here(request: Request, progress: Progress | None = None) -> dict[st
 def simulate_on_spark(
     spark: SparkSession, request: Request, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """The whole job on ``spark``; the driver never holds the rows. Returns the report."""
+    """Run the whole job on ``spark``; return the report. The driver never holds the rows."""
     from faust_assigner.pipeline.ledgers.files import hadoop_url
 
     progress = progress or Progress()
@@ -98,7 +98,7 @@ def simulate_on_spark(
 def _simulate(
     request: Request, progress: Progress, facts: Facts | None, play: Callable[[Run], Summaries]
 ) -> dict[str, Any]:
-    """Play the scenarios, and write the report and return it."""
+    """Simulate the scenarios; write and return the report."""
     run, measured = _run(request, facts)
     progress.enter(
         f"playing {request.scenarios:,} scenarios with each of {len(run.arms):,} settings"
@@ -111,9 +111,10 @@ def _simulate(
 
 
 def what_if_here(request: Request, change: Change) -> dict[str, Any]:
-    """The effect of one change to a ledger's group at its newest decision, or to a generated fleet.
+    """Compute the effect of one change to a ledger's group at its newest decision, or to a generated fleet.
 
-    Raises ConfigError for an impossible change, NothingRecorded for a ledger without the group.
+    Raises ConfigError for an impossible change, and UnknownGroup unless the request selects exactly one
+    group.
     """
     if request.ledgers:
         current, load = _current(request)
@@ -152,7 +153,7 @@ def _current(request: Request) -> tuple[Current, Load]:
 
 
 def _run(request: Request, facts: Facts | None) -> tuple[Run, tuple[str, ...]]:
-    """The run to play, and the names of the costs that the ledger measured."""
+    """Return the run to simulate, and the names of the costs that were measured from the ledger."""
     source: Source = request.shape
     costs = request.costs
     measured: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import numpy as np
 from faust_assigner.pipeline.rows import DecisionRow
 from faust_assigner.simulation.fleet import Costs
 
-#: With fewer replayed records, the time of a recovery depends on its latency, not on its speed.
+#: With fewer replayed records, latency and not the replay's speed determines the time of a recovery.
 LEAST_RECORDS = 1_000
 LEAST_TAKEOVERS = 3
 
@@ -22,7 +22,7 @@ class RecoveryFact(NamedTuple):
     group_id: str
     decision_id: str
     member_id: str
-    #: From the first start to the last end: a worker resumes when all its partitions have recovered.
+    #: Time from the first start to the last end: a worker resumes after all its partitions recovered.
     seconds: float
     records: int
     #: Whether a partition had no local state and was replayed.
@@ -36,9 +36,9 @@ def calibrated(
 ) -> tuple[Costs, tuple[str, ...]]:
     """Replace ``costs`` by values from the ledger; return the new costs and the names of the replaced costs.
 
-    * replay: records per second over all cold recoveries together;
-    * takeover: the median of the warm recoveries that read at most ``acceptable_recovery_lag`` records;
-    * session: the longest session timeout in the groups' newest decisions.
+    * ``replay_records_per_s``: records per second over all cold recoveries together;
+    * ``warm_takeover_s``: the median time of warm recoveries of at most ``acceptable_recovery_lag`` records;
+    * ``session_timeout_s``: the longest session timeout in the groups' newest decisions.
     """
     found: dict[str, float] = {}
     cold = [each for each in recoveries if each.cold and each.seconds > 0]

@@ -1,4 +1,4 @@
-"""The facts of a ledger that a replay needs, computed on Spark; ``facts.py`` does so without Spark."""
+"""The facts of a ledger that a simulation needs, computed on Spark; ``facts.py`` needs no Spark."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-#: The entries of a decision's config that a replay needs.
+#: The entries of a decision's config that a simulation needs.
 REPLAYED_CONFIG = (WEIGHTLESS, "replicas")
 WHO = ("group_id", "decision_id", "member_id")
 
 
 def facts_on_spark(parsed: DataFrame) -> Facts:
-    """:func:`faust_assigner.pipeline.simulate.facts.facts_of`, of a ledger of any size.
+    """Compute :func:`faust_assigner.pipeline.simulate.facts.facts_of` for a ledger of any size.
 
     The driver collects the decisions, one row per topic and per partition, and two rows per decision and
     member.
@@ -52,7 +52,7 @@ def facts_on_spark(parsed: DataFrame) -> Facts:
 def _outcomes(
     parsed: DataFrame, decisions: list[DecisionRow]
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """(group, decision) -> (moved, cold moves), in tasks: topics of one partition count move together."""
+    """Return (group, decision) -> (moved tasks, cold moves); topics of one partition count move together."""
     topic = ["group_id", "topic"]
     idle = parsed.sparkSession.createDataFrame(
         sorted(weightless_topics(decisions)), "group_id string, topic string"
@@ -77,7 +77,7 @@ def _outcomes(
 def _halves(
     parsed: DataFrame,
 ) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
-    """The rates before and after the middle of the samples' time."""
+    """Return the rates before and after the middle of the samples' time."""
     samples = rows_of(parsed, "partition_sample")
     at = F.unix_micros("ts")
     low, high = samples.agg(F.min(at), F.max(at)).collect()[0]
@@ -91,7 +91,7 @@ def _halves(
 
 
 def _recoveries(parsed: DataFrame) -> list[RecoveryFact]:
-    """One fact per decision and member; a duplicate row counts once."""
+    """Return one fact per decision and member; a duplicate row counts once."""
     micros = F.unix_micros(F.max("ended")) - F.unix_micros(F.min("started"))
     told = rows_of(parsed, "recovery").dropDuplicates()
     found = (
@@ -110,7 +110,7 @@ def _last_seen(
     parsed: DataFrame,
     decisions: list[DecisionRow],
 ) -> dict[tuple[str, str, str], dt.datetime]:
-    """The last sample of each owner's partitions; a sample belongs to the newest decision at its time."""
+    """Return the last sample of each owner's partitions; a sample belongs to the decision before it."""
     times = decision_times(decisions)
 
     def dated(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -141,8 +141,8 @@ def _last_seen(
 
 
 def _decisions(parsed: DataFrame) -> list[DecisionRow]:
-    """Each decision once, in order of time; of several rows with one id the earliest is taken."""
-    # The earliest is a minimum, and Spark cannot order maps. A replay needs no other entries of the config.
+    """Return each decision once, in order of time; of several rows with one id the earliest is kept."""
+    # The minimum needs an order and Spark cannot order maps, so the map's needed entries become a struct.
     config = F.struct(*(F.col("config").getItem(name).alias(name) for name in REPLAYED_CONFIG))
     told = F.struct(
         F.unix_millis("ts").alias("at_ms"),
@@ -175,7 +175,7 @@ def _decisions(parsed: DataFrame) -> list[DecisionRow]:
 
 
 def _topics(parsed: DataFrame) -> list[TopicFact]:
-    """One row per topic: its highest named partition plus one, and whether the topic carries state."""
+    """Return one row per topic: its highest partition number plus one, and whether the topic has state."""
     placed = rows_of(parsed, "assignment").select(
         "group_id", "topic", "partition", (F.col("role") != "active").alias("stateful")
     )

@@ -1,4 +1,4 @@
-"""The files of a simulation: the table ``sim_result`` and reports, in a local folder or at a URL.
+"""Write the files of a simulation: the table ``sim_result`` and reports, in a local folder or at a URL.
 
 Local files need neither pyarrow nor fsspec.
 """

@@ -1,8 +1,8 @@
-"""The policies of a simulation: our planner, Faust's stock assignor, aiokafka's assignors, or a user's.
+"""The policies of a simulation: our planner, Faust's own assignor, aiokafka's assignors, or the user's.
 
 A policy is any callable with the signature of :func:`faust_assigner.plan`. The names below are built in;
-``package.module:callable`` loads any other callable. The stock assignor is loaded by its path too, so that
-this package does not import Faust.
+``package.module:callable`` loads any other callable. Faust's own assignor (``stock``) is also loaded by its
+path, so that this package does not import Faust.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from faust_assigner.simulation.fleet import Arm, PlanLike, Policy, Weights
 if TYPE_CHECKING:
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-#: name -> (the policy's path, whether its starting workers claim the state on their disks).
+#: Name -> (the policy's path, whether starting workers claim the state on their disks under this policy).
 BUILT_IN: Mapping[str, tuple[str, bool]] = {
     "ours": ("faust_assigner.planner:plan", True),
     "stock": ("faust_assigner.app.stock:stock_plan", False),
@@ -30,42 +30,43 @@ BUILT_IN: Mapping[str, tuple[str, bool]] = {
     "aiokafka-sticky": ("faust_assigner.pipeline.simulate.policies:aiokafka_sticky", False),
 }
 
-#: The default policies: our settings one at a time, and the stock assignor under the same conditions.
+#: The default policies: our planner with zero, one and two settings, and Faust's own assignor with and
+#: without ``static``.
 DEFAULT_POLICIES = ("ours", "ours+static", "ours+static+weights", "stock", "stock+static")
 DEFAULT_REPLICAS = (0, 1, 2)
 
 _SWITCHES = {"static": "static", "weights": "weighted", "eager": "eager"}
-#: The policies with warm-ups; they play cooperative rounds unless ``+eager`` is given.
+#: The policies with warm-ups, which are simulated with cooperative rebalances unless ``+eager`` is given.
 COOPERATIVE = frozenset({"ours"})
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The answer of a foreign policy: partitions by member id."""
+    """The assignment of a policy that is not our planner: partitions by member id."""
 
     owned: Mapping[str, Mapping[str, Sequence[int]]]
     spare: Mapping[str, Mapping[str, Sequence[int]]]
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Topic -> partitions that the member owns."""
+        """Return topic -> partitions that the member owns."""
         return self.owned.get(member_id, {})
 
     def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Changelog topic -> partitions of which the member keeps a spare replica."""
+        """Return changelog topic -> partitions of which the member keeps a standby."""
         return self.spare.get(member_id, {})
 
     def awaited(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """An empty mapping: without warm-ups all tasks move at once."""
+        """Return an empty mapping: without warm-ups all tasks move at once."""
         return {}
 
 
 def arms(
     policies: Sequence[str] = DEFAULT_POLICIES, replicas: Sequence[int] = DEFAULT_REPLICAS
 ) -> tuple[Arm, ...]:
-    """Each policy with each number of standbys; ``+static`` and ``+weights`` switch a setting on.
+    """Return each policy with each number of standbys; ``+static``, ``+weights``, ``+eager`` are switches.
 
-    Raises ConfigError, before the simulation starts, for an unknown name or switch and for a callable that is
-    no policy.
+    Raises ConfigError before the simulation starts: for an unknown name or switch, and for a callable that is
+    not a policy.
     """
     found = []
     for text in policies:
@@ -80,7 +81,7 @@ def arms(
             _try_out(name, policy)
         settings: dict[str, bool] = {_SWITCHES[switch]: True for switch in switches}
         claims_files = BUILT_IN.get(name, ("", True))[1]
-        # aiokafka's strategies have no standbys: the number of standbys makes no difference.
+        # aiokafka's assignors have no standbys, so they are simulated once only.
         counts = replicas if not name.startswith("aiokafka-") else (0,)
         settings["cooperative"] = name in COOPERATIVE and "eager" not in switches
         found += [Arm(name, count, claims_files=claims_files, **settings) for count in counts]
@@ -91,7 +92,7 @@ def arms(
 
 @lru_cache(maxsize=64)
 def load(name: str) -> Policy:
-    """The callable behind a built-in name or ``package.module:callable``; raises ConfigError."""
+    """Load the callable of a built-in name or of ``package.module:callable``, or raise ConfigError."""
     path = BUILT_IN[name][0] if name in BUILT_IN else name
     module, colon, attribute = path.partition(":")
     if not colon:
@@ -108,7 +109,7 @@ def load(name: str) -> Policy:
     except (
         Exception,
         SystemExit,
-    ) as error:  # a stranger's module may do anything when it is imported
+    ) as error:  # a user's module may raise any error when it is imported
         raise ConfigError(f"policy {name!r} cannot be loaded: {_one_line(error)}") from None
     if not callable(found):
         raise ConfigError(f"policy {name!r} takes no calls: it is {type(found).__name__}")
@@ -116,7 +117,7 @@ def load(name: str) -> Policy:
 
 
 def _try_out(name: str, policy: Policy) -> None:
-    """Let the policy plan for one member; raises ConfigError if it fails or if its answer is no plan."""
+    """Let the policy plan for one member; raise ConfigError if it fails or does not return a plan."""
     member = Member("first", ("source",))
     try:
         answer = policy(
@@ -156,7 +157,7 @@ def aiokafka_roundrobin(
     changelogs: Sequence[str],
     weights: Weights | None,
 ) -> PlanLike:
-    """aiokafka's round-robin over the source topics: Faust's fallback without tables."""
+    """Assign the source topics with aiokafka's round-robin assignor; there are no standbys."""
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
     sources = _sources(partitions, changelogs)
@@ -172,7 +173,7 @@ def aiokafka_sticky(
     changelogs: Sequence[str],
     weights: Weights | None,
 ) -> PlanLike:
-    """aiokafka's sticky assignor over the source topics; its input is each member's claims."""
+    """Assign the source topics with aiokafka's sticky assignor, from each member's claims."""
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from aiokafka.structs import TopicPartition
 

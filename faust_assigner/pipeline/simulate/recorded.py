@@ -1,14 +1,15 @@
 """Scenarios from a recorded week: the members, their joins and departures, and each partition's load.
 
-Decisions give the membership (``diary.py``), assignments the topics, partition samples the load, recoveries
-the cost of a recovery (``measured.py``). Two facts are not in a ledger and are derived:
+The membership is derived from decisions (``diary.py``), the topics from assignments, the load from partition
+samples, and the cost of a recovery from recoveries (``measured.py``). Two facts are not in a ledger; they
+are assumed:
 
 * topics with equal partition counts are one co-partitioned group;
 * a topic is a changelog if it had a standby or a recovery, or has a changelog's name.
 
-Scenario 0 of each group is the recorded time. Each further scenario consists of randomly drawn whole weeks,
-or of whole days if fewer than two weeks were recorded; a single day is repeated with other pauses. The
-members that incidents hit and the heavy partitions are drawn too.
+The first scenario of each group is the recorded time. Each further scenario consists of randomly drawn whole
+weeks, or of whole days if fewer than two weeks were recorded. A single day is repeated with other pauses
+between its events. Random members have the incidents, and random partitions have the high loads.
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ NOMINAL_RECORDS = 10_000.0
 
 
 class NothingRecorded(FaustAssignerError, ValueError):
-    """The ledger holds no group to replay; the message names the missing part."""
+    """The ledger has no group that can be simulated; the message names the missing part."""
 
 
 class UnknownGroup(NothingRecorded):
-    """The ledger lacks the named group, or it holds several groups and none was named."""
+    """The ledger lacks the named group, or it has several groups and the user named no group."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Week:
-    """A source of scenarios (see :class:`faust_assigner.pipeline.simulate.run.Source`): recorded groups.
+    """Recorded groups as a source of scenarios (see :class:`faust_assigner.pipeline.simulate.run.Source`).
 
-    A variation of a longer recording consists of randomly drawn whole weeks (or days, below two weeks).
-    Scenarios that choose settings (part 0) draw from the even weeks; scenarios that judge them (part 1) draw
-    from the odd weeks.
+    A variation of a recording consists of randomly drawn whole weeks (of days, if under two weeks were
+    recorded). Scenarios that choose settings (part 0) draw from the even weeks; scenarios that evaluate the
+    chosen settings (part 1) draw from the odd weeks.
     """
 
     recordings: tuple[Scenario, ...]
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
-        """The scenario with this number: first each recording unchanged, then variations, group by group."""
+        """Return the scenario with this number: first the unchanged recordings, then variations in turn."""
         recorded = self.recordings[scenario_id % len(self.recordings)]
         again = replace(recorded, scenario_id=scenario_id, seed=seed)
         if scenario_id < len(self.recordings):
@@ -62,13 +63,13 @@ class Week:
         return _varied(again, np.random.default_rng(seed), self.part_of(scenario_id))
 
     def part_of(self, scenario_id: int) -> int | None:
-        """0: the scenario chooses settings, 1: it judges them; None: an unchanged recording."""
+        """Return 0 if the scenario chooses settings, 1 if it evaluates them, None for a recording."""
         turn = scenario_id // len(self.recordings)
         return (turn - 1) % 2 if turn else None
 
 
 def week(facts: Facts, *, group_id: str | None = None) -> Week:
-    """Each recorded group (or the named group) as a scenario; raises NothingRecorded."""
+    """Return each recorded group (or only ``group_id``) as a scenario; raise NothingRecorded without any."""
     known = sorted({decision["group_id"] for decision in facts.decisions})
     wanted = known if group_id is None else [group for group in known if group == group_id]
     if not wanted:
@@ -92,7 +93,7 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
     rates, records = _load(groups, members, mine.rates)
     learned, halves = rates, (mine.before, mine.after)
     if all(any(rate.arrived_per_s for rate in half) for half in halves):
-        # Weights are learned from the first half of the time; the load is of the second half.
+        # Weights are learned from the first half of the time; the simulated load is that of the second half.
         learned, rates = (_load(groups, members, half)[0] for half in halves)
     diary = Diary(decisions, facts.last_seen)
     return Scenario(
@@ -111,7 +112,7 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
 
 
 def _groups(topics: Sequence[TopicFact]) -> tuple[tuple[TaskGroup, ...], list[list[str]]]:
-    """One group per partition count, and for each group the topics whose load it carries."""
+    """Return one group per partition count, and for each group its topics, whose loads are summed."""
     groups, members = [], []
     for count in sorted({topic.partitions for topic in topics}):
         mine = [topic for topic in topics if topic.partitions == count]
@@ -134,7 +135,10 @@ def _load(
     members: Sequence[Sequence[str]],
     rates: Sequence[PartitionRate],
 ) -> tuple[Floats, Floats]:
-    """Records/s and changelog records of each task; without samples 1 and NOMINAL_RECORDS."""
+    """Return the records/s and the changelog records of each task.
+
+    Without samples each task has 1 record/s, and a stateful task has NOMINAL_RECORDS.
+    """
     found = {(rate.topic, rate.partition): rate for rate in rates}
     arrived, kept = [], []
     for group, topics in zip(groups, members, strict=True):
@@ -154,13 +158,13 @@ def _load(
 
 
 def _periods(events: Sequence[Event], draw: np.random.Generator, part: int) -> list[Event] | None:
-    """As many periods as were recorded, each a whole period of ``part``; None: fewer than two were recorded.
+    """Draw as many periods as were recorded from the periods of ``part``; None if fewer than two exist.
 
-    A period is a week if two weeks were recorded, else a day: days of one week differ by their weekday.
+    A period is a week if two weeks were recorded, since weekdays differ; else a period is a day.
     """
     last = max((event.at_s for event in events), default=0.0)
     length = 7 * DAY_S if last >= 14 * DAY_S else DAY_S
-    count = int(last // length) + (length == DAY_S)  # a last week that is not whole is left out
+    count = int(last // length) + (length == DAY_S)  # an incomplete last week is left out
     theirs = [period for period in range(count) if period % 2 == part]
     if count < 2:
         return None
@@ -176,7 +180,7 @@ def _periods(events: Sequence[Event], draw: np.random.Generator, part: int) -> l
 
 
 def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = None) -> Scenario:
-    """A variation: other members are hit, other partitions are heavy; other days, or other pauses."""
+    """Return a variation: random members in the incidents, shuffled loads, and other days or pauses."""
     running, restarts = list(recorded.start), dict.fromkeys(recorded.start, 0)
     days = None if part is None else _periods(recorded.events, draw, part)
     events, at, before = [], 0.0, 0.0
@@ -188,7 +192,7 @@ def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = No
         before = event.at_s
         if event.kind is Kind.JOIN:
             if event.member_id in running:
-                continue  # this day was drawn twice
+                continue  # the day was drawn twice, and the member already runs
             running.append(event.member_id)
             restarts.setdefault(event.member_id, 0)
             events.append(replace(event, at_s=at))
@@ -214,7 +218,10 @@ def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = No
 
 
 def _victim(running: Sequence[str], restarts: Mapping[str, int], draw: np.random.Generator) -> str:
-    """A random member with the fewest incidents: a deploy restarts all workers before any worker again."""
+    """Return a random member among those with the fewest incidents so far.
+
+    So a deploy, which is a series of restarts, restarts each worker once.
+    """
     fewest = min(restarts[member_id] for member_id in running)
     fair = [member_id for member_id in running if restarts[member_id] == fewest]
     return fair[int(draw.integers(len(fair)))]

@@ -18,10 +18,11 @@ from faust_assigner.simulation.fleet import Costs
 if TYPE_CHECKING:
     from faust_assigner.pipeline.simulate.job import Request
 
-#: The summaries of all scenarios (None), of those that choose settings (0) or of those that judge them (1).
+#: Returns the summaries of all scenarios (None), or of the scenarios that choose settings (0) or that
+#: evaluate the chosen settings (1).
 Summaries = Callable[[int | None], list[dict[str, Any]]]
 
-#: With fewer scenarios in a part, the same scenarios choose the settings and judge them.
+#: With fewer scenarios in a part, the same scenarios choose and evaluate the settings.
 LEAST_OF_A_PART = 10
 
 
@@ -32,7 +33,7 @@ def report_of(
     summaries: Summaries,
     facts: Facts | None,
 ) -> dict[str, Any]:
-    """The content of report.json; ``measured`` names the costs that the ledger measured."""
+    """Return the content of report.json; ``measured`` names the costs measured from the ledger."""
     policy = request.policies[0].partition("+")[0]
     everywhere = summaries(None)
     lines = _recommended(request, run, policy, everywhere, summaries)
@@ -46,7 +47,8 @@ def report_of(
         over_all_fleets = lines[0]
         told = advice(run, mine, policy, (over_all_fleets.policy, over_all_fleets.standbys))
     if told:
-        # Scenarios that are drawn from few weeks would make an interval narrow that the weeks leave wide.
+        # Many scenarios drawn from few weeks give intervals that are too narrow, so the weeks' verdict
+        # counts.
         lines = [line._replace(verdict=of_all(told)) for line in lines]
     scores = {(each["policy"], each["standbys"]): each for each in replay}
     return {
@@ -68,7 +70,7 @@ def _recommended(
     everywhere: list[dict[str, Any]],
     summaries: Summaries,
 ) -> list[Recommendation]:
-    """The settings table; with enough scenarios, those that choose the settings do not judge them."""
+    """Return the settings table; with enough scenarios, different scenarios choose and evaluate settings."""
     parts = [run.source.part_of(number) for number in range(request.scenarios)]
     if min(parts.count(0), parts.count(1)) >= LEAST_OF_A_PART:
         return recommend(summaries(0), policy=policy, judged=summaries(1))
@@ -89,14 +91,14 @@ def _options(request: Request, run: Run, measured: Sequence[str]) -> dict[str, o
 
 
 def _replay(run: Run, facts: Facts) -> list[dict[str, Any]]:
-    """Each arm's prediction for the recorded time, and the recorded figures."""
+    """Return each arm's prediction for the recorded time, and the recorded figures."""
     assert isinstance(run.source, Week)
     recorded = facts.recorded()
     return [{**each, "recorded": recorded} for each in replayed(run, len(run.source.recordings))]
 
 
 def plain(settings: Change | Shape | Costs) -> dict[str, object]:
-    """The fields of ``settings`` as plain data."""
+    """Return the fields of ``settings`` as plain data."""
     return {
         name: dict(value) if isinstance(value, dict) else value
         for name, value in vars(settings).items()

@@ -1,8 +1,8 @@
-"""Thousands of scenarios under many policies: one row per scenario and arm, the table ``sim_result``.
+"""Simulate thousands of scenarios with many arms: one row of ``sim_result`` per scenario and arm.
 
-:func:`play` is the whole computation. Spark runs it through ``mapInPandas`` (a few tasks per core);
-a process pool or a plain loop runs it without Spark. All three give the same numbers, because a
-scenario depends on (source, scenario number, seed) alone.
+An arm is a policy with its settings and number of standbys. :func:`play` is the whole computation. Spark
+runs it through ``mapInPandas`` (a few tasks per core); a process pool or a plain loop runs it without Spark.
+All three give the same numbers, because a scenario depends on (source, scenario number, seed) alone.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 #: Several tasks per core even out the cores' load: some scenarios take longer.
 TASKS_PER_CORE = 4
-#: Scenarios per data frame that a task returns, and per piece of work of the process pool.
+#: The number of scenarios per data frame of a task, and per work item of the process pool.
 BATCH = 64
-#: The figures by which a replay is scored.
+#: The figures that are predicted for a recording and compared with the record.
 REPLAYED = ("rebalances", "moved", "cold_moves")
 
 
 class SimRow(NamedTuple):
     """One arm in one scenario: a row of the table ``sim_result``.
 
-    ``moved``, ``cold_moves``: tasks; ``imbalance``: heaviest member / mean, averaged over rebalances;
-    ``worst_load``: the maximum of this ratio; ``unavailable_s``: seconds summed over partitions;
-    ``worst_gap_s``: the longest standstill of one partition; ``restored``: records replayed; ``state``:
-    the class of an average partition's state (none, small, medium, large); ``members``, ``racks``: at the
-    start. The columns after ``unavailable_s`` explain the columns before it.
+    ``moved``, ``cold_moves``: tasks. ``imbalance``: load of the heaviest member / mean load, averaged
+    over rebalances. ``worst_load``: the maximum of this ratio. ``unavailable_s``: seconds without
+    processing, summed over partitions. ``worst_gap_s``: the longest time in seconds without processing of
+    one partition. ``restored``: records replayed. ``state``: the class of an average partition's state
+    (none, small, medium, large). ``members``, ``racks``: the numbers at the start.
     """
 
     group_id: str
@@ -82,13 +82,13 @@ SIM_DDL = (
 
 
 class Source(Protocol):
-    """The source of scenarios: a :class:`Shape`, which generates them, or a recorded week."""
+    """A source of scenarios: a :class:`Shape`, which generates scenarios, or a recorded week."""
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
-        """The scenario with this number; ``seed`` is the scenario's seed, see :func:`scenario_seed`."""
+        """Return the scenario with this number; ``seed`` comes from :func:`scenario_seed`."""
 
     def part_of(self, scenario_id: int) -> int | None:
-        """0: the scenario chooses settings, 1: it judges them; None: neither."""
+        """Return 0 if the scenario chooses settings, 1 if it evaluates them, None for neither."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Run:
 
 
 def play(run: Run, scenario_ids: Iterable[int]) -> Iterator[SimRow]:
-    """The rows of the named scenarios, arm by arm; cost: about one plan per rebalance and arm."""
+    """Yield the rows of the given scenarios, arm by arm. Cost: about one plan per rebalance and arm."""
     for scenario_id in scenario_ids:
         scenario = run.source.scenario(scenario_id, scenario_seed(run.seed, scenario_id))
         memo: Memo = {}
@@ -137,7 +137,7 @@ def _row(scenario: Scenario, arm: Arm, costs: Costs, memo: Memo) -> SimRow:
 
 
 def replayed(run: Run, recordings: int) -> list[dict[str, object]]:
-    """Each arm's prediction for the unchanged recordings: rebalances, moved tasks, cold moves."""
+    """Return each arm's prediction for the unchanged recordings: rebalances, moved tasks, cold moves."""
     found: dict[tuple[str, int], dict[str, object]] = {}
     for row in play(run, range(recordings)):
         mine = found.setdefault((row.policy, row.standbys), dict.fromkeys(REPLAYED, 0))
@@ -150,7 +150,7 @@ def replayed(run: Run, recordings: int) -> list[dict[str, object]]:
 
 
 def play_here(run: Run, scenarios: int, *, jobs: int = 1) -> list[SimRow]:
-    """All scenarios without Spark, in ``jobs`` processes; rows in the order of scenarios and arms."""
+    """Simulate all scenarios without Spark in ``jobs`` processes; rows are in order of scenario and arm."""
     if jobs == 1:
         return list(play(run, range(scenarios)))
     pieces = [range(start, min(start + BATCH, scenarios)) for start in range(0, scenarios, BATCH)]
@@ -161,15 +161,15 @@ def play_here(run: Run, scenarios: int, *, jobs: int = 1) -> list[SimRow]:
 
 
 def play_piece(run: Run, scenario_ids: range) -> list[SimRow]:
-    """:func:`play` as a list: the work of one process of the pool."""
+    """Return the rows of :func:`play` as a list, for one work item of the process pool."""
     return list(play(run, scenario_ids))
 
 
 def play_on_spark(spark: SparkSession, run: Run, scenarios: int) -> DataFrame:
-    """All scenarios as a lazy Spark DataFrame of ``SIM_DDL``: cache the frame or write it once.
+    """Simulate all scenarios as a lazy Spark DataFrame of ``SIM_DDL``; the caller must cache or write it.
 
-    Uses mapInPandas over ranges of scenario numbers. With applyInPandas, adaptive coalescing would put all
-    scenarios into one task.
+    Uses mapInPandas over ranges of scenario numbers. With applyInPandas, Spark's adaptive coalescing
+    would put all scenarios into one task.
     """
     from faust_assigner.pipeline.session import width
 
@@ -185,7 +185,7 @@ def play_on_spark(spark: SparkSession, run: Run, scenarios: int) -> DataFrame:
 
 
 def rows_of_part(results: DataFrame, run: Run, part: int) -> DataFrame:
-    """The rows of ``results`` whose scenarios choose settings (0) or judge them (1)."""
+    """Return the rows of ``results`` whose scenarios choose settings (0) or evaluate them (1)."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
     of_part = F.udf(lambda name: run.source.part_of(int(name)) == part, "boolean")
@@ -193,7 +193,7 @@ def rows_of_part(results: DataFrame, run: Run, part: int) -> DataFrame:
 
 
 def summarise_on_spark(results: DataFrame) -> list[dict[str, object]]:
-    """``settings.summarise`` of ``results``, one task per arm and class."""
+    """Compute ``settings.summarise`` of ``results``, with one task per arm and class of fleet."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
     racks = F.when(F.col("racks") > 1, "several").otherwise("one")
@@ -224,7 +224,7 @@ def summarise_on_spark(results: DataFrame) -> list[dict[str, object]]:
 
 
 def _pairs_on_spark(classed: DataFrame) -> dict[tuple[object, ...], dict[str, object]]:
-    """(state, racks, standbys, policy, other) -> the difference; one task per pair of arms and class."""
+    """Return (state, racks, standbys, policy, other policy) -> the paired difference; one task per key."""
     import pandas as pd
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
@@ -257,7 +257,7 @@ def _pairs_on_spark(classed: DataFrame) -> dict[tuple[object, ...], dict[str, ob
 
 
 def to_frame(rows: Sequence[SimRow]) -> pd.DataFrame:
-    """The rows as a pandas DataFrame with the columns of :class:`SimRow`."""
+    """Return the rows as a pandas DataFrame with the columns of :class:`SimRow`."""
     import pandas as pd
 
     return pd.DataFrame(rows, columns=list(SimRow._fields))

@@ -1,7 +1,7 @@
 """Generated scenarios: a fleet with Zipf load and racks, and a day of deploys, crashes and scaling.
 
-A scenario depends on its own seed alone, so that any scenario of a run of ten thousand can be
-played again alone: ``generate(shape, scenario_id, seed)``.
+A scenario depends on its own seed alone, so that any scenario of a large run can be simulated again
+alone: ``generate(shape, scenario_id, seed)``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from faust_assigner.model import Floats, Ints
 from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup, Worker
 from faust_assigner.weights.limits import clamp_to_median
 
-#: The ``dt`` of generated scenarios in the table: virtual time has no date.
+#: The ``dt`` of generated scenarios in the table, because virtual time has no date.
 GENERATED_DT = "2000-01-01"
 GENERATED_GROUP = "generated"
 NO_GROUP = -1
@@ -23,10 +23,10 @@ NO_GROUP = -1
 
 @dataclass(frozen=True)
 class Shape:
-    """The fleets to draw: inclusive ranges, and the odds of each kind of incident.
+    """The inclusive ranges from which fleets are drawn, and the odds of each kind of incident.
 
-    ``records`` is the range (log-uniform) of changelog records of an average partition;
-    ``zipf`` is the range of the load's exponent (0: all partitions alike, 1: a classic Zipf law).
+    ``records`` is the range (log-uniform) of changelog records of an average partition. ``zipf`` is the range
+    of the load's exponent: with 0 all partitions have equal load, with 1 the load follows Zipf's law.
     """
 
     members: tuple[int, int] = (3, 6)
@@ -50,23 +50,23 @@ class Shape:
     )
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
-        """The scenario of ``seed`` (see :func:`scenario_seed`); its number does not change it."""
+        """Return the scenario of ``seed`` (see :func:`scenario_seed`); ``scenario_id`` is only its label."""
         return generate(self, scenario_id, seed)
 
     def part_of(self, scenario_id: int) -> int | None:
-        """0: the scenario chooses settings, 1: it judges them. Scenarios are drawn independently."""
+        """Return 0 if the scenario chooses settings, 1 if it evaluates them."""
         return scenario_id % 2
 
 
 def scenario_seed(seed: int, scenario_id: int) -> int:
-    """The seed of one scenario of a run: 63 bits that depend on the two arguments alone."""
+    """Return the seed of one scenario of a run: 63 bits that depend on the two arguments alone."""
     return int(
         np.random.SeedSequence([seed, scenario_id]).generate_state(1, np.uint64)[0] >> np.uint64(1)
     )
 
 
 def generate(shape: Shape, scenario_id: int, seed: int) -> Scenario:
-    """The scenario of ``seed`` (see :func:`scenario_seed`)."""
+    """Generate the scenario of ``seed`` (see :func:`scenario_seed`)."""
     draw = np.random.default_rng(seed)
     groups = _groups(shape, draw)
     rates, records = _load(shape, draw, groups)
@@ -92,7 +92,7 @@ def generate(shape: Shape, scenario_id: int, seed: int) -> Scenario:
 
 
 def zipf_shares(partitions: int, exponent: float, order: Ints) -> Floats:
-    """float64[partitions] with the sum 1: partition ``order[k]`` is the (k+1)-th heaviest."""
+    """Return float64[partitions] with the sum 1; partition ``order[k]`` is the (k+1)-th heaviest."""
     shares = np.empty(partitions)
     shares[order] = np.arange(1, partitions + 1) ** -exponent
     total: Floats = shares / shares.sum()
@@ -116,7 +116,7 @@ def _groups(shape: Shape, draw: np.random.Generator) -> tuple[TaskGroup, ...]:
 def _load(
     shape: Shape, draw: np.random.Generator, groups: tuple[TaskGroup, ...]
 ) -> tuple[Floats, Floats]:
-    """Records/s and changelog records of every task: the hot partitions are also the large ones."""
+    """Return the records/s and changelog records of each task; partitions with more load have more state."""
     rates, records = [], []
     exponent = draw.uniform(*shape.zipf)
     for group in groups:
@@ -128,7 +128,7 @@ def _load(
 
 
 class _Day:
-    """The workers and their events; incidents follow each other in virtual time."""
+    """The workers of a scenario and their events in virtual time (seconds)."""
 
     def __init__(self, first: int, racks: int, draw: np.random.Generator) -> None:
         self.racks, self.draw = racks, draw

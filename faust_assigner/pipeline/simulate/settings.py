@@ -1,19 +1,19 @@
 """Distributions of the rows of ``sim_result``, and the settings recommended for each class of fleet.
 
-Pure: rows in, rows out. Percentiles are exact with linear interpolation. Sums run in the order of scenario
+The functions are pure. Percentiles are exact, with linear interpolation. Sums run in the order of scenario
 ids, so that Spark, a process pool and a plain loop give the same figures.
 
-The rule of the table, per class of fleet (size of the state x racks):
+The settings for each class of fleet (size of the state x racks) are chosen as follows:
 
 1. keep the settings whose p90 of unavailable seconds per partition is within 10% of the best;
-2. of these, keep those whose p90 of the heaviest load is within 10% of the best of them;
-3. of these, take the fewest standbys (each is a copy of the state on disk and on the wire), then the
-   fewest switches, then the name.
+2. of these, keep the settings whose p90 of the heaviest load is within 10% of the best remaining;
+3. of these, take the fewest standbys (each standby costs disk and network), then the fewest switches, then
+   the first name.
 
 The table compares the settings with another policy *under the same conditions*: as many standbys, and both
-with static members or both without. Both policies played the same scenarios, so differences are paired. A
-policy is called calmer only if the 95% interval of the difference excludes zero. A change is recommended
-only if the recommended settings are calmer.
+with static members or both without. Both policies ran the same scenarios, so differences are paired. A
+policy is calmer than another if it stops partitions for less time and the 95% interval of the difference
+excludes zero. A change is recommended only if the recommended settings are calmer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from faust_assigner.pipeline.rows import grouped
 if TYPE_CHECKING:
     from faust_assigner.pipeline.simulate.run import SimRow
 
-#: The figures with a distribution: a column, or a column divided by the number of partitions.
+#: The figures that are summarised: a column, or a column divided by the number of partitions.
 METRICS = (
     "moved",
     "cold_moves",
@@ -43,7 +43,7 @@ METRICS = (
 )
 PERCENTILES = (50, 90, 99)
 
-#: The figure that settings are chosen by first, and all figures of a setting in the table.
+#: The first figure by which settings are chosen, and all figures of a setting in the table.
 STOPPED = "unavailable_s_per_partition_p90"
 TOLD = (STOPPED, "worst_load_p90", "cold_moves_p90", "moved_p90")
 #: Half the width of a 95% interval, in standard errors.
@@ -55,12 +55,12 @@ ALL_FLEETS = "all"
 #: The verdict that recommends a change of settings.
 CHANGE = "change"
 _STATES = (ALL_FLEETS, "none", "small", "medium", "large")
-#: The most changelog records of an average partition for a small state, and for a medium state.
+#: The maximum number of changelog records of an average partition for a small state, and for a medium state.
 SMALL_STATE, MEDIUM_STATE = 10_000, 100_000
 
 
 class Recommendation(NamedTuple):
-    """One line of the settings table: a class of fleets, its recommended settings and their cost."""
+    """One line of the settings table: a class of fleets, the recommended settings and their figures."""
 
     state: str
     racks: str
@@ -76,21 +76,21 @@ class Recommendation(NamedTuple):
     instead_of: str
     its_unavailable_s_per_partition_p90: float | None
     its_interval: tuple[float, float] | None
-    #: Seconds stopped per partition with this policy minus those with the other policy, paired by scenario:
-    #: mean and 95% interval.
+    #: Seconds per partition without processing, with this policy minus with the other policy, paired by
+    #: scenario: mean and 95% interval.
     difference_s: float | None
     difference_interval: tuple[float, float] | None
-    #: The policy that stops less, if the 95% interval of the difference excludes zero; else "even".
+    #: The policy with less time without processing; "even" if the 95% interval includes zero.
     calmer: str
-    #: ``change`` only if the settings stop less than the other policy beyond chance, else the reason to keep.
+    #: ``change`` if the settings are calmer than the other policy, else the reason to keep.
     verdict: str
-    #: The first figure in the scenarios that chose the settings; all other figures are from the scenarios
-    #: that judge them. None: the same scenarios do both.
+    #: ``STOPPED`` in the scenarios that chose the settings; all other figures are from the scenarios that
+    #: evaluate the settings. None if the same scenarios choose and evaluate.
     chosen_at: float | None = None
 
 
 def state_class(records_per_partition: float) -> str:
-    """The class of an average partition's state: none, small, medium or large."""
+    """Return the class of an average partition's state: none, small, medium or large."""
     if records_per_partition == 0:
         return "none"
     if records_per_partition <= SMALL_STATE:
@@ -99,14 +99,14 @@ def state_class(records_per_partition: float) -> str:
 
 
 def fleet_class(row: SimRow) -> tuple[str, str]:
-    """(state, racks) of a row: its class of fleet in the settings table."""
+    """Return (state, racks) of a row: its class of fleet in the settings table."""
     return row.state, "several" if row.racks > 1 else "one"
 
 
 def summarise(rows: Iterable[SimRow]) -> list[dict[str, Any]]:
-    """Per class of fleet (and ``all``), policy and standbys: mean, p50, p90, p99, max of METRICS.
+    """Return mean, p50, p90, p99 and max of METRICS per class of fleet (and ``all``), policy and standbys.
 
-    ``against`` holds the paired differences to other policies under the same conditions.
+    ``against`` contains the paired differences from other policies under the same conditions.
     """
     arms: dict[tuple[tuple[str, str], str, int], list[SimRow]] = {}
     for row in rows:
@@ -129,18 +129,18 @@ def summarise(rows: Iterable[SimRow]) -> list[dict[str, Any]]:
 
 
 def comparable(policy: str, other: str) -> bool:
-    """Whether two arms have different planners and the same membership: both static, or both dynamic."""
+    """Return whether the policies differ and have the same membership: both static, or both dynamic."""
     (base, *switches), (other_base, *other_switches) = policy.split("+"), other.split("+")
     return base != other_base and ("static" in switches) == ("static" in other_switches)
 
 
 def stopped(rows: Iterable[SimRow]) -> dict[str, float]:
-    """Scenario id -> seconds stopped per partition."""
+    """Return scenario id -> seconds per partition without processing."""
     return {row.scenario_id: row.unavailable_s / row.partitions for row in rows}
 
 
 def difference(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, object]:
-    """``mine`` minus ``theirs`` in the shared scenarios: their number, the mean and its 95% interval.
+    """Return the number of shared scenarios, and mean and 95% interval of ``mine`` minus ``theirs``.
 
     The interval is None for fewer than two scenarios.
     """
@@ -189,11 +189,11 @@ def distribution(rows: Sequence[SimRow], fleets: tuple[str, str]) -> dict[str, A
 
 
 def quantile_interval(values: Floats, share: float) -> tuple[float, float]:
-    """A distribution-free 95% interval of a quantile: two of the sorted values.
+    """Return a distribution-free 95% interval of a quantile; both ends are values of the sample.
 
-    The number of values below the quantile is binomial with the mean n * share. Its normal approximation
-    gives the positions of both values. With few values the interval ends at the largest value; the true
-    upper end may be higher.
+    The number of values below the quantile is binomial with the mean n * share. The positions of both ends
+    follow from the normal approximation. With few values the interval ends at the largest value, although the
+    true upper end may be higher.
     """
     ordered, count = np.sort(values), len(values)
     half = Z95 * math.sqrt(count * share * (1 - share))
@@ -208,10 +208,10 @@ def recommend(
     policy: str,
     judged: Sequence[Mapping[str, Any]] = (),
 ) -> list[Recommendation]:
-    """The settings table: over all fleets, then per class of state and racks.
+    """Return the settings table: first over all fleets, then per class of state and racks.
 
     Settings are chosen by ``summaries``. If ``judged`` has summaries of the same class, the figures are taken
-    from ``judged``: in the scenarios that chose it, the best of many settings looks better than it is.
+    from ``judged``: in the scenarios that chose them, the best of many settings look better than they are.
 
     Only settings of ``policy`` are chosen (``ours`` includes ``ours+static``). The last columns show the best
     other policy under the same conditions.

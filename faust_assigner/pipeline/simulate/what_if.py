@@ -1,7 +1,8 @@
-"""The effect of one change to one group, before the change is made: moves, costs, load per rack.
+"""Predict the effect of one change to one group: moves, costs, and load per rack.
 
-For ``simulate --add 4``, ``--remove MEMBER`` and ``--lose-rack az-b``. The planner plans the group of the
-newest decision (or a generated group) with the change, once for each number of standbys. Pure.
+Used for ``simulate --add 4``, ``--remove MEMBER`` and ``--lose-rack az-b``. The planner plans the group of
+the newest decision (or a generated group) with the change, once for each number of standbys. The functions
+are pure.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Load:
-    """(topic, partition) -> arriving records/s, and the records and bytes in the changelog."""
+    """Per (topic, partition): arriving records/s, and the records and bytes in the changelog."""
 
     rates: Mapping[tuple[str, int], float]
     records: Mapping[tuple[str, int], float]
@@ -39,7 +40,7 @@ class Load:
 
 
 def load_of(rates: Sequence[PartitionRate]) -> Load:
-    """The load, as measured by samples."""
+    """Return the load measured by samples."""
     keys = [(rate.topic, rate.partition) for rate in rates]
     return Load(
         {key: rate.arrived_per_s for key, rate in zip(keys, rates, strict=True)},
@@ -49,7 +50,7 @@ def load_of(rates: Sequence[PartitionRate]) -> Load:
 
 
 def generated(scenario: Scenario, replicas: int) -> tuple[Current, Load]:
-    """A generated fleet, planned from nothing with ``replicas`` standbys, and its load."""
+    """Return a generated fleet and its load; its assignment has no history and ``replicas`` standbys."""
     topics = sorted(scenario.partitions)
     starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
     fresh = [Member(worker.member_id, topics, rack_id=worker.rack_id) for worker in starters]
@@ -83,13 +84,16 @@ def what_if(
     replicas: Sequence[int],
     costs: Costs | None = None,
 ) -> list[dict[str, object]]:
-    """One row per number of standbys, see :func:`_row`. Raises ConfigError if no member would remain."""
+    """Return one row per number of standbys, see :func:`_row`.
+
+    Raises ConfigError if the change names an unknown member or rack, or if no member would remain.
+    """
     members = changed(current.members, change)
     return [_row(current, members, count, load, costs or Costs()) for count in replicas]
 
 
 def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
-    """The members after ``change``; each new member is in the rack with the fewest members."""
+    """Return the members after ``change``; each new member joins the rack with the fewest members."""
     racks = {member.rack_id for member in members}
     if change.lose_rack is not None and change.lose_rack not in racks:
         raise ConfigError(
@@ -117,7 +121,7 @@ def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
 
 
 def _names(member: Member) -> tuple[str, ...]:
-    """The names that ``--remove`` accepts: the instance id, if the member has one, and the member id."""
+    """Return the names that ``--remove`` accepts: the member's instance id, if any, and its member id."""
     return (
         (member.member_id,)
         if member.instance_id is None
@@ -146,12 +150,12 @@ def _row(
     load: Load,
     costs: Costs,
 ) -> dict[str, object]:
-    """The effect of the change with ``replicas`` standbys.
+    """Return the effect of the change with ``replicas`` standbys.
 
-    * ``moves``: tasks with a new owner; ``cold``: the moved tasks whose new owner holds no state of them;
+    * ``moves``: tasks with a new owner; ``cold``: moved stateful tasks whose new owner has no copy;
     * ``bytes_to_restore``: bytes that new owners and new standbys restore;
     * ``stopped_s``: seconds until the slowest worker processes again;
-    * ``restored_s``: seconds of replay until the standbys of the slowest worker are complete too;
+    * ``restored_s``: seconds until the slowest worker has replayed its tasks and its standbys;
     * ``peak_lag``: records that wait in the worst partition when its owner processes again.
     """
     made = plan(
@@ -180,7 +184,7 @@ def _row(
 
 
 def _waits(made: Plan, tally: _Tally, load: Load, costs: Costs) -> dict[str, object]:
-    """The seconds of replay, and the records that wait meanwhile."""
+    """Return ``stopped_s``, ``restored_s`` and ``peak_lag`` of :func:`_row`."""
     speed = costs.replay_records_per_s
     stopped = {
         name: costs.rebalance_pause_s + costs.warm_takeover_s + tally.replay[name] / speed
@@ -201,7 +205,7 @@ def _waits(made: Plan, tally: _Tally, load: Load, costs: Costs) -> dict[str, obj
 
 
 def _tally(current: Current, made: Plan, load: Load, racks: Mapping[str, str]) -> _Tally:
-    """Compare each task's previous and new owner and standbys, and sum the missing state."""
+    """Compare each task's previous and new owner and standbys; sum the state that must be restored."""
     owners = _by_partition(current.members, "actives")
     spares = _by_partition(current.members, "standbys")
     tally = _Tally()
@@ -228,7 +232,7 @@ def _tally(current: Current, made: Plan, load: Load, racks: Mapping[str, str]) -
 
 
 def _by_partition(members: Sequence[Member], role: str) -> dict[tuple[str, int], set[str]]:
-    """(topic, partition) -> the members that claim the partition in ``role``."""
+    """Return (topic, partition) -> the members that claim the partition in ``role``."""
     found: dict[tuple[str, int], set[str]] = {}
     for member in members:
         for topic, numbers in getattr(member, role).items():

@@ -59,7 +59,7 @@ def run(
     from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
     from faust_assigner.pipeline.session import release, spark_session
 
-    # Maven is called only if the option names Spark's connector.
+    # Maven runs only if the user asks for Spark's connector; "auto" uses the jars in the cache.
     jars = {"spark": connector_jars, "auto": cached_connector_jars, "python": list}[
         options.connector
     ]()

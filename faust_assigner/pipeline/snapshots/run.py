@@ -2,8 +2,8 @@
 
     look at the changelog -> plan spans -> mapInArrow(records -> SST files) -> publish manifests
 
-A task reads one Kafka partition, so the job needs no shuffle and its memory is bounded (compaction.py). To
-submit the job: ``spark-submit jobs.py snapshot --bootstrap B --topic T --to s3://...``.
+A task reads one Kafka partition, so the job needs no shuffle; compaction.py bounds its memory. To submit the
+job, run ``spark-submit jobs.py snapshot --bootstrap B --topic T --to s3://...``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PART_SCHEMA = (
     "files array<string>, records long, runs int, key_types array<string>, value_types array<string>, "
     "unreadable long, layers array<int>, new_bytes long"
 )
-#: Larger batches for Python: Spark's default of 10,000 records costs a third more time for transfers.
+#: The number of records per batch; with Spark's default of 10,000, transfers take a third longer.
 TRANSFER_SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
 
 
@@ -61,13 +61,13 @@ def take_snapshot(
     max_layers: int = DEFAULT_MAX_LAYERS,
     progress: Progress | None = None,
 ) -> list[Manifest]:
-    """Snapshot every partition of ``topic`` into ``url``; returns the manifests written.
+    """Write a snapshot of each partition of ``topic`` to ``url``; return the written manifests.
 
-    ``connector``: ``spark`` (Spark's Kafka connector), ``python`` (aiokafka inside the tasks) or
-    ``auto``. Without ``spark`` the same functions run in this process. With ``previous`` the job reads only
-    new records, and writes only rows that differ (layers.py; ``max_layers`` bounds the layers). A previous
-    snapshot that is too old or damaged is logged, and the job tries the next older snapshot. ``codecs``
-    are the codecs of keys and values, see json_rows.py.
+    ``connector`` is ``spark`` (Spark's Kafka connector), ``python`` (aiokafka inside the tasks) or
+    ``auto``. Without ``spark`` the same functions run in this process. With ``previous`` the job reads
+    only new records, and writes only rows that differ (layers.py), in at most ``max_layers`` layers. If a
+    previous snapshot is too old or damaged, the job logs a warning and tries the next older snapshot.
+    ``codecs`` are the codecs of keys and values, see json_rows.py.
     """
     progress = progress or Progress()
     progress.enter("looking at the changelog")
@@ -102,7 +102,7 @@ def take_snapshot(
 
 
 def _reading(job: Job) -> str:
-    """The stage of a read. Gaps in the offsets make the number of records an upper bound."""
+    """Return the text of the reading stage; because of gaps in the offsets, the count is an upper bound."""
     records = sum(span.end - span.start for span in job.spans)
     return f"reading up to {records:,} records of {len(job.spans):,} partitions"
 
@@ -139,7 +139,7 @@ def _run(job: Job, cluster: Cluster, spark: SparkSession | None, connector: str)
 
 
 def run_connector(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
-    """Read with Spark's own Kafka connector; spans without records are written afterwards."""
+    """Read with Spark's own Kafka connector; then write the spans without records."""
     with_offsets = [span for span in job.spans if span.start < span.end]
     parts: list[Part] = []
     if with_offsets:
@@ -163,7 +163,7 @@ def run_fetching(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
 
 
 def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFrame:
-    """``partition, offset, key, value`` of the spans' committed records, with one task per partition."""
+    """Return (partition, offset, key, value) of the spans' committed records, one task per partition."""
     spans = [span for span in job.spans if span.start < span.end]
     return (
         spark.read.format("kafka")
@@ -178,7 +178,8 @@ def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFr
                     {job.topic: {str(span.partition): span.end for span in spans}}
                 ),
                 "kafka.isolation.level": "read_committed",
-                # A gap by compaction or transactions is no data loss; a deleted range is and fails the job.
+                # Gaps by compaction or transactions do not count as data loss. A deleted range does, and
+                # fails the job.
                 "failOnDataLoss": "true",
                 "includeHeaders": "false",
             }
@@ -189,7 +190,7 @@ def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFr
 
 
 def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: batches of :func:`changelog_records` -> one row of PART_SCHEMA per partition."""
+    """Return a function for ``mapInArrow`` that turns records into one PART_SCHEMA row per partition."""
 
     def compact(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spans = job.by_partition
@@ -215,9 +216,9 @@ def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
 
 
 def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, pa.RecordBatch]]:
-    """(partition, its offsets, its rows), usually of one partition.
+    """Split a batch by partition: yield (partition, its offsets, its rows).
 
-    Raises SnapshotError if offsets do not ascend.
+    Raises SnapshotError if the offsets of a partition do not ascend.
     """
     import numpy as np
 
@@ -233,13 +234,13 @@ def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, pa.Re
 
 
 def _silent(job: Job, number: int) -> Part:
-    """Write a span without records: its range is empty or holds only control records."""
+    """Write a span without records: its offset range is empty or has only control records."""
     with SpanWriter(job, job.by_partition[number]) as writer:
         return writer.finish()
 
 
 def _each(spark: SparkSession, numbers: Sequence[int], work: Callable[[int], Part]) -> DataFrame:
-    """Rows of PART_SCHEMA: the result of ``work`` for each partition number, with one task per number."""
+    """Return the results of ``work`` for ``numbers`` as rows of PART_SCHEMA, with one task per number."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

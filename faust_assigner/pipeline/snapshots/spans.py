@@ -2,8 +2,9 @@
 
     offsets, previous snapshots -> spans -> records -> SST files, uploaded -> manifests
 
-The process that reads a span uploads its files. The manifests are written after all partitions have
-succeeded, so readers never see the files of a killed run. ``writer.py`` has the steps between.
+A span is the offset range of one partition that a run reads. The process that reads a span uploads its
+files (``writer.py``). The manifests are written after all partitions have succeeded, so readers never see
+the files of a killed run.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from faust_assigner.snapshots.trust import Judge
 
 logger = logging.getLogger(__name__)
 
-#: With a higher share of records that are not JSON, the table has another serializer.
+#: If a higher share of records is not JSON, the run fails: the table must have another serializer.
 MAX_UNREADABLE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class Span:
-    """The input of one partition's snapshot: ``base``, if any, and the offsets [start, end)."""
+    """The input of one partition's snapshot: the previous snapshot ``base``, and the offsets [start, end)."""
 
     partition: int
     start: int
     end: int
     base: Manifest | None = None
-    #: The first offset of the changelog at this run; a base that began at a lower offset is refused.
+    #: The first offset of the changelog in this run. A base that was read from a lower offset is refused.
     log_start: int = 0
 
 
@@ -60,12 +61,12 @@ class Job:
     topic_id: str | None = None
     #: The codecs of keys and values; with JSON, records that are not JSON are left out.
     codecs: tuple[str, str] = (AUTO, AUTO)
-    #: The layers of changes upon a previous snapshot.
+    #: The maximum number of layers; each layer has the changes since the previous snapshot.
     max_layers: int = DEFAULT_MAX_LAYERS
 
     @property
     def by_partition(self) -> dict[int, Span]:
-        """Partition -> span."""
+        """The spans by partition."""
         return {span.partition: span for span in self.spans}
 
 
@@ -84,7 +85,7 @@ class Part:
     key_types: tuple[str, ...] | None = None
     value_types: tuple[str, ...] | None = None
     unreadable: int = 0
-    #: The number of files of each layer; None: one layer, all files new.
+    #: The number of files of each layer; None if all files are new and form one layer.
     layers: tuple[int, ...] | None = None
     new_bytes: int = 0
 
@@ -100,11 +101,11 @@ def plan_job(
     codecs: tuple[str, str] = (AUTO, AUTO),
     max_layers: int = DEFAULT_MAX_LAYERS,
 ) -> Job:
-    """Decide the offsets that each partition reads.
+    """Decide which offsets of each partition are read.
 
-    With ``previous`` a partition reads the records after its newest trusted snapshot; the reason for each
-    refused snapshot is logged. ``whole`` also checks the snapshot's files; if they are damaged, the next
-    older snapshot is tried.
+    With ``previous`` only the records after the partition's newest trusted snapshot are read; the reason for
+    each refused snapshot is logged. ``whole`` also checks the snapshot's files; if the files are damaged, the
+    next older snapshot is tried.
     """
     judge = Judge(Catalog(open_storage(url)), changelog, created_ms)
     spans = []
@@ -142,7 +143,7 @@ def _base(judge: Judge, partition: int, codecs: tuple[str, str], whole: bool) ->
 
 
 def _unfit(manifest: Manifest, log_start: int, codecs: tuple[str, str]) -> str | None:
-    """The reason why a snapshot that a worker may use is no base of the next snapshot, or None."""
+    """Return the reason why the next snapshot cannot extend a trusted snapshot; None if it can."""
     if manifest.start_offset is None:
         return "it was written before snapshots left out records that do not decode"
     if manifest.start_offset < log_start:
@@ -157,7 +158,7 @@ def _unfit(manifest: Manifest, log_start: int, codecs: tuple[str, str]) -> str |
 
 
 def codecs_of(manifest: Manifest) -> tuple[str, str]:
-    """The snapshot's codecs of keys and values."""
+    """Return the snapshot's codecs of keys and values."""
     key, value = (
         RAW if types is None else JSON for types in (manifest.key_types, manifest.value_types)
     )
@@ -174,7 +175,7 @@ def _damage(catalog: Catalog, manifest: Manifest) -> str | None:
 
 
 def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
-    """Write the manifests, the last step. Raises SnapshotError unless each span has exactly one part."""
+    """Write the manifests as the last step; raise SnapshotError unless each span has exactly one part."""
     got = sorted(part.partition for part in parts)
     if got != sorted(job.by_partition):
         raise SnapshotError(
@@ -212,7 +213,7 @@ def _manifest(job: Job, span: Span, part: Part) -> Manifest:
 
 
 def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
-    """Log the number of omitted records. Raises SnapshotError if most were omitted: the codec is wrong."""
+    """Log the number of records that are not JSON; raise SnapshotError if they are the majority."""
     for part in parts:
         if part.unreadable:
             logger.warning(
@@ -233,5 +234,5 @@ def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
 
 
 def is_corrupt_base(error: BaseException) -> bool:
-    """Whether a job failed because of a damaged previous snapshot, here or on an executor."""
+    """Return whether a job failed on the driver or an executor because a previous snapshot is damaged."""
     return isinstance(error, SnapshotCorruptError) or SnapshotCorruptError.__name__ in str(error)

@@ -1,4 +1,4 @@
-"""The writer of one partition's snapshot: records of a span -> SST files, uploaded -> the result.
+"""The writer of one partition's snapshot: write the records of a span to SST files and upload these.
 
 ``run_here`` reads and writes all spans in this process.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SpanWriter:
-    """Writes one partition's records to files and uploads them. A context manager: owns a scratch folder."""
+    """A writer of one partition's records to uploaded files; its context removes the temporary folder."""
 
     def __init__(self, job: Job, span: Span) -> None:
         self._job, self._span = job, span
@@ -69,7 +69,7 @@ class SpanWriter:
         first_offset: int,
         last_offset: int,
     ) -> None:
-        """Add a batch; raises SnapshotError if its offsets do not follow the previous batch."""
+        """Add a batch; raise SnapshotError if its offsets do not follow the previous batch."""
         if not self._next <= first_offset <= last_offset < self._span.end:
             raise SnapshotError(
                 f"{self._job.topic}-{self._span.partition}: offsets {first_offset}..{last_offset} after "
@@ -80,10 +80,11 @@ class SpanWriter:
         self._compactor.add(keys, values)
 
     def finish(self) -> Part:
-        """Write and upload the files."""
+        """Write and upload the files; return the fields of the manifest."""
         span = self._span
         if span.base is not None and span.base.next_offset == span.end:
-            # No new records: the new manifest names the same files, which were checked by the fetch.
+            # There are no new records, so the new manifest names the base's files, which were checked
+            # when they were fetched.
             base = span.base
             return Part(
                 span.partition,
@@ -131,12 +132,12 @@ def _types(found: frozenset[str] | None, base: Sequence[str] | None) -> tuple[st
 
 
 def run_here(job: Job, connection: Connection) -> list[Part]:
-    """Read the spans one by one in this process. Cost: about 0.3M records/s."""
+    """Read and write the spans one by one in this process. Cost: about 0.3 million records per second."""
     return [read_span(job, span, connection) for span in job.spans]
 
 
 def read_span(job: Job, span: Span, connection: Connection) -> Part:
-    """Read one span with aiokafka."""
+    """Read one span with aiokafka and write its snapshot."""
     with SpanWriter(job, span) as writer:
 
         def take(

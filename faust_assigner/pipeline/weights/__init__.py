@@ -1,1 +1,1 @@
-"""The ``weights`` command: the cost of each partition, learned from samples."""
+"""The ``weights`` command: learn the cost of each partition from samples."""

@@ -1,8 +1,8 @@
-"""The drift of weights since the published version, and the gate before a new version is published.
+"""The drift of weights since the published version, and its limit for the next version.
 
 The drift of a group is the share of its weight that lies on other partitions than before: half the sum of the
 absolute differences of each partition's share. 0 means equal shares, 1 means disjoint partitions. Partitions
-of one version only are left out, so that more partitions of a topic are no drift.
+that only one of the versions has are ignored, so that adding partitions to a topic causes no drift.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MAX_DRIFT = 0.5
 
 
 class DriftedTooFar(FaustAssignerError, ValueError):
-    """New weights differ too much from the published weights, which stay; the message names the group."""
+    """The new weights differ too much, so the published weights stay; the message names the group."""
 
     exit_code: ClassVar[int] = 3
 
 
 def parse_share(text: str) -> float:
-    """Parse ``50%`` or ``0.5``; raises ConfigError for any other text and for more than 100%.
+    """Parse ``50%`` or ``0.5``; raise ConfigError for any other text and for more than 100%.
 
     >>> parse_share("50%"), parse_share("0.5")
     (0.5, 0.5)
@@ -43,9 +43,9 @@ def parse_share(text: str) -> float:
 def published(
     out: str | None, cluster: Cluster | None, topic: str | None
 ) -> list[Mapping[str, Any]]:
-    """The rows of the published weights: the file's, else the topic's; empty if neither is readable.
+    """Return the rows of the published weights: of the file, else of the topic.
 
-    Assignors refuse an unreadable document and count partitions, so it is no basis for a comparison.
+    Unreadable documents are skipped: assignors refuse them too, and use no weights then.
     """
     documents: Iterable[bytes] = ()
     if out is not None:
@@ -67,7 +67,7 @@ def _file(out: str) -> list[bytes]:
 
 
 def drift(before: Iterable[Mapping[str, Any]], rows: Sequence[WeightRow]) -> dict[str, float]:
-    """Group -> the drift from the published rows to ``rows``; groups without shared partitions are absent."""
+    """Return group -> drift from the published rows to ``rows``, for groups with shared partitions."""
     known = {
         (row["group_id"], row["topic"], row["partition"]): float(row["weight"]) for row in before
     }
@@ -85,7 +85,7 @@ def drift(before: Iterable[Mapping[str, Any]], rows: Sequence[WeightRow]) -> dic
 
 
 def check(found: Mapping[str, float], limit: float) -> None:
-    """Raise DriftedTooFar for a group above ``limit``."""
+    """Raise DriftedTooFar if a group's drift is above ``limit``."""
     worst = max(found, key=lambda group: (found[group], group), default=None)
     if worst is not None and found[worst] > limit:
         raise DriftedTooFar(

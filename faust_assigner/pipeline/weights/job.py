@@ -1,4 +1,4 @@
-"""The job behind ``faust-assigner weights``: learn weights from ledgers, publish and score them."""
+"""The job behind ``faust-assigner weights``: learn weights from ledgers, publish and evaluate them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NothingToLearn(FaustAssignerError, ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """The command's options; at least one of ``out`` and ``topic`` (of ``cluster``) is given."""
+    """The command's options; ``out``, or ``topic`` with ``cluster``, or both must be given."""
 
     ledgers: Sequence[str]
     now: datetime
@@ -55,13 +55,13 @@ class Request:
     half_life_s: float = HALF_LIFE_S
     #: The highest drift from the published weights; see :mod:`faust_assigner.pipeline.weights.drift`.
     max_drift: float = MAX_DRIFT
-    #: The newest decisions of each group that ``shadow`` scores.
+    #: The number of each group's newest decisions that ``shadow`` plans again with the new weights.
     decisions: int = 1
 
 
 @dataclass(frozen=True)
 class Learned:
-    """The result of reading the ledgers."""
+    """The result of reading the ledgers: rates, the groups' states, and the number of refused lines."""
 
     rates: Sequence[PartitionRate]
     current: Sequence[Current]
@@ -69,7 +69,7 @@ class Learned:
 
 
 def learn_here(request: Request, progress: Progress | None = None) -> dict[str, object]:
-    """The whole job without Spark; returns the report."""
+    """Run the whole job without Spark; return the report."""
     progress = progress or Progress()
     progress.enter("reading the lines")
     refused = Refused()
@@ -89,7 +89,7 @@ def learn_here(request: Request, progress: Progress | None = None) -> dict[str, 
 def learn_on_spark(
     spark: SparkSession, request: Request, progress: Progress | None = None
 ) -> dict[str, object]:
-    """The whole job on ``spark``; the driver collects one row per partition. Returns the report."""
+    """Run the whole job on ``spark``; return the report. The driver collects one row per partition."""
     from faust_assigner.pipeline.ledgers.current import current_on_spark
     from faust_assigner.pipeline.ledgers.sources import read_checked, rows_of
     from faust_assigner.pipeline.weights.on_spark import collect_rates
@@ -108,7 +108,7 @@ def learn_on_spark(
 
 
 def half_life_s(text: str) -> float:
-    """Parse a duration above zero, such as ``12h`` or ``2d``, into seconds. Raises ConfigError."""
+    """Parse a duration above zero, such as ``12h`` or ``2d``, into seconds; raise ConfigError otherwise."""
     found = duration_ms(text) / 1000
     if not found:
         raise ConfigError(f"a half-life is longer than {text!r}")
@@ -116,9 +116,9 @@ def half_life_s(text: str) -> float:
 
 
 def _finish(request: Request, learned: Learned, progress: Progress) -> dict[str, object]:
-    """Compute the weights, write and publish them, score them; return the report.
+    """Compute, write, publish and evaluate the weights; return the report.
 
-    Raises NothingToLearn, and DriftedTooFar before anything is written.
+    Raises NothingToLearn without samples, and DriftedTooFar. In both cases no weights are written.
     """
     if not learned.rates:
         raise NothingToLearn(
@@ -132,7 +132,7 @@ def _finish(request: Request, learned: Learned, progress: Progress) -> dict[str,
     for rate in learned.rates:
         sampled_at[rate.group_id] = max(rate.newest, sampled_at.get(rate.group_id, rate.newest))
     document = encode(rows, version=version, computed_at=request.now, sampled_at=sampled_at)
-    decode(document)  # a document that assignors would refuse must not be published
+    decode(document)  # raises if assignors would refuse the document
     drifted = drift(published(request.out, request.cluster, request.topic), rows)
     check(drifted, request.max_drift)
     progress.enter("publishing the weights")

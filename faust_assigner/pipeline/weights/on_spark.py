@@ -1,7 +1,7 @@
-"""Weights on Spark: samples -> rates as DataFrames, in the steps of ``rates.py``.
+"""Compute rates from samples on Spark, in the steps of ``rates.py``.
 
-The driver collects one row per partition and no samples. The resulting document has one row per partition
-too, and its weights are relative to a median over all tasks of a group.
+The driver collects one row per partition and no samples. It computes the weights without Spark, because a
+weight is relative to the median over all tasks of a group.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEY = ("group_id", "topic", "partition")
-#: The columns that are summed with the samples' weights.
+#: The columns that are summed; each sample is weighted by its age.
 SUMS = ("covered_ms", "records_in", "bytes_in", "cpu_ms", "arrived")
 AMOUNTS = ("records_in", "bytes_in", "cpu_ms", "state_bytes", "end_offset")
 
 
 def distinct_samples(samples: DataFrame) -> DataFrame:
-    """Table ``partition_sample`` with each (group, topic, partition, ts) once and no negative amounts."""
+    """Return ``samples`` with each (group, topic, partition, ts) once and without negative amounts."""
     said = F.max(F.struct(*(_at_least_zero(name) for name in AMOUNTS))).alias("said")
     return (
         samples.groupBy(*KEY, F.unix_millis("ts").alias("at_ms"))
@@ -42,7 +42,7 @@ def distinct_samples(samples: DataFrame) -> DataFrame:
 
 
 def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
-    """The samples with three more columns, by the rules in ``rates``.
+    """Return the samples with three more columns, by the rules in ``rates.py``.
 
     ``covered_ms`` is the time that a sample covers, ``arrived`` the records that arrived in this time, and
     ``counts`` the weight of a sample by its age.
@@ -58,7 +58,7 @@ def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
         F.coalesce(F.percentile("gap_ms", 0.5), F.lit(NOMINAL_INTERVAL_MS)).alias("typical_ms"),
         F.max("at_ms").alias("newest_ms"),
     )
-    # A first sample has no gap: the comparison is null, so ``otherwise`` applies.
+    # For a partition's first sample ``gap_ms`` is null, so the comparison is null and ``otherwise`` applies.
     own = F.when(F.col("gap_ms") <= HOLE * F.col("typical_ms"), F.col("gap_ms").cast("double"))
     timed = spaced.join(F.broadcast(typical), "group_id").withColumn(
         "covered_ms", own.otherwise(F.col("typical_ms"))
@@ -74,7 +74,7 @@ def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
 
 
 def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
-    """One row per partition with the fields of :class:`PartitionRate`; ``newest`` in milliseconds."""
+    """Return one row per partition with the fields of :class:`PartitionRate`; ``newest`` in milliseconds."""
     return (
         _by_hour(covered(distinct_samples(samples), half_life_s))
         .groupBy(*KEY)
@@ -92,7 +92,10 @@ def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
 
 
 def _by_hour(timed: DataFrame) -> DataFrame:
-    """One row per partition and hour; ``mine`` are its decayed records, ``all`` those of its group."""
+    """Return one row per partition and hour; ``mine``, ``all``: the records of the partition, of its group.
+
+    Both are weighted by the samples' age.
+    """
     flow = F.greatest("arrived", F.col("records_in").cast("double"))
     hours = (
         timed.withColumn("hour", F.floor(F.col("at_ms") / HOUR_MS))
@@ -108,12 +111,12 @@ def _by_hour(timed: DataFrame) -> DataFrame:
             F.max_by("end_offset", "at_ms").alias("end_offset"),
         )
     )
-    # A window instead of a join: a join would compute the hours twice.
+    # A window is used, because a join would compute the hours twice.
     return hours.withColumn("all", F.sum("mine").over(Window.partitionBy("group_id", "hour")))
 
 
 def _error() -> Column:
-    """The relative standard error over the hours of a partition, as ``rates`` computes it."""
+    """Return the relative standard error over the hours of a partition, as in ``rates.py``."""
     count, total = F.count("*"), F.sum("mine")
     # Some versions of Spark raise an error for a division by zero.
     above_zero = F.lit(5e-324)
@@ -129,7 +132,7 @@ def _error() -> Column:
 
 
 def collect_rates(samples: DataFrame, *, half_life_s: float = HALF_LIFE_S) -> list[PartitionRate]:
-    """The rates on the driver, in the order of (group, topic, partition)."""
+    """Collect the rates on the driver, in the order of (group, topic, partition)."""
     return sorted(
         PartitionRate(**{**row.asDict(), "newest": EPOCH + dt.timedelta(milliseconds=row.newest)})
         for row in rates(samples, half_life_s).select(*PartitionRate._fields).collect()

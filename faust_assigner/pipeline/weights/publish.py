@@ -1,4 +1,4 @@
-"""Write weights to a file, which is replaced atomically, or to a compacted topic, one record per group."""
+"""Write weights to a file in one step, or to a compacted topic with one record per group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NotPublished(FaustAssignerError, RuntimeError):
 def write_file(path: str | Path, document: bytes) -> None:
     """Write ``document`` to ``path`` (or a URL) in one step: a reader sees the old or the new version.
 
-    Raises NotPublished.
+    Raises NotPublished if the file cannot be written.
     """
     try:
         write_whole(*file_system(str(path)), document)
@@ -49,11 +49,13 @@ def publish(
     sampled_at: Mapping[str, datetime] | None = None,
     replication: int | None = None,
 ) -> int:
-    """Send one record per group (key: group id, value: compressed document); return their number.
+    """Send one record per group (key: group id, value: compressed document); return the number of records.
 
-    A missing topic is created with ``cleanup.policy=compact`` and ``replication`` replicas (None: three, or
-    one per broker of a smaller cluster). Raises UnreachableError and RefusedByKafka. Raises NotPublished,
-    before any record is sent, if a group's document is too large for one record.
+    A missing topic is created with ``cleanup.policy=compact`` and ``replication`` replicas. Without
+    ``replication`` there are three replicas, or one per broker in a smaller cluster.
+
+    Raises UnreachableError and RefusedByKafka. If a group's document is too large for one record, raises
+    NotPublished before any record is sent.
     """
     records = {
         group_id: compress(
@@ -78,7 +80,7 @@ def publish(
 
 
 def published_records(cluster: Cluster, topic: str) -> list[bytes]:
-    """The newest record of each group in ``topic``; empty for a missing topic.
+    """Return the newest record of each group in ``topic``; empty for a missing topic.
 
     Raises UnreachableError and RefusedByKafka.
     """
@@ -88,7 +90,7 @@ def published_records(cluster: Cluster, topic: str) -> list[bytes]:
 
 
 async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
-    """Read the topic's only partition up to its present end; raises TimeoutError if it stands still."""
+    """Read the topic's only partition; raise TimeoutError if no record arrives for STALL_S seconds."""
     consumer = AIOKafkaConsumer(**connection, enable_auto_commit=False)
     await consumer.start()
     found: dict[bytes, bytes] = {}

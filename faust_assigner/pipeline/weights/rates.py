@@ -1,20 +1,21 @@
-"""From partition samples to rates: pure Python, exact, order-free.
+"""Compute rates from partition samples, in pure Python; the order of the samples has no effect.
 
-A sample is a worker's measurement of one partition: ``records_in``, ``bytes_in`` and ``cpu_ms`` are amounts
-since its previous sample, the offsets and ``state_bytes`` are levels. Samples come from several workers,
-late, twice, and with holes while no worker ran. A rate is therefore relative to the time that its samples
-cover:
+A sample is a worker's measurement of one partition. ``records_in``, ``bytes_in`` and ``cpu_ms`` are amounts
+since the worker's previous sample. The offsets and ``state_bytes`` are current values. Several workers write
+samples; samples may be late or duplicate, and may have holes while no worker ran. A rate is therefore
+relative to the time that its samples cover:
 
-* a sample with the same (group, topic, partition, ts) as another counts once; the larger amounts are taken;
-* samples are sorted by ``ts``; the order of their arrival does not matter;
-* a sample covers the time since the previous sample; the first sample of a partition, and a sample after a
-  hole (longer than ten times the group's median interval: a worker was away), cover the median interval;
-* a negative amount (a counter that was reset) counts as zero;
-* the records that arrived since the previous sample are the growth of the partition's end offset, whichever
-  worker sampled. ``records_in`` are consumed records: an overloaded worker consumes fewer than arrive. For a
-  topic whose ends never moved (samples without offsets), and for a partition's first sample, the consumed
-  records are taken as the arrived records;
-* a sample counts half as much for each half-life that it is older than the group's newest sample.
+* of samples with equal (group, topic, partition, ts), only the one with the larger amounts counts;
+* samples are sorted by ``ts``;
+* a sample covers the time since the previous sample;
+* the first sample of a partition, and a sample after a hole, cover the group's median interval; a hole is
+  longer than ten median intervals;
+* a negative amount (of a counter that was reset) counts as zero;
+* the number of arrived records is the growth of the partition's end offset since the previous sample of any
+  worker; ``records_in`` counts consumed records, which are fewer if the worker is overloaded;
+* consumed records count as arrived records in the first sample of a partition, and in all samples if the
+  topic's end offsets never grew (samples without offsets);
+* the weight of a sample halves for each half-life that the sample is older than the group's newest sample.
 
 :mod:`faust_assigner.pipeline.weights.on_spark` has the same steps in SQL; a test compares both results.
 """
@@ -34,18 +35,19 @@ from faust_assigner.weights.document import millis
 
 #: A gap of more than this many median intervals is a hole.
 HOLE = 10.0
-#: The default half-life in seconds. With half a day, samples of last week hardly count, and samples of the
-#: previous day still count beside those of a quiet night.
+#: The default half-life in seconds. With half a day, samples of last week hardly count, but samples of the
+#: previous day still count after a quiet night.
 HALF_LIFE_S = 43_200.0
-#: With this half-life all samples count alike.
+#: With this half-life all samples have the same weight.
 NO_DECAY = math.inf
-#: Assumed median interval if no partition of the group was sampled twice.
+#: The assumed median interval if no partition of the group was sampled twice.
 NOMINAL_INTERVAL_MS = 60_000.0
-#: A record's assumed size without records.
+#: The assumed size of a record in bytes if no record was consumed.
 NOMINAL_RECORD_BYTES = 100.0
 
-#: The length of the blocks whose differences give the error, and half a 95% interval in standard errors.
+#: The error is estimated from the differences between blocks of this length.
 HOUR_MS = 3_600_000
+#: Half the width of a 95% interval, in standard errors.
 Z95 = 1.96
 
 #: The fields of one sample: records_in, bytes_in, cpu_ms, state_bytes, end_offset.
@@ -53,22 +55,25 @@ Amounts: TypeAlias = tuple[int, int, float, int, int]
 
 
 class PartitionRate(NamedTuple):
-    """The measured load of a partition: decayed sums over ``covered_ms`` milliseconds, and latest levels."""
+    """The measured load of a partition: sums over ``covered_ms`` milliseconds, and last values.
+
+    The sums are weighted by the samples' age.
+    """
 
     group_id: str
     topic: str
     partition: int
     samples: int
     covered_ms: float
-    #: The consumed records, their bytes and the CPU time that they took.
+    #: The consumed records, their bytes and their CPU time.
     records_in: float
     bytes_in: float
     cpu_ms: float
     state_bytes: int
     newest: dt.datetime
-    #: The partition's end offset in the last sample. For a changelog, a replay from its start reads to here.
+    #: The partition's end offset in the last sample; a replay of a changelog reads up to this offset.
     end_offset: int = 0
-    #: The records that arrived, by offsets; and the growth of the end offset over all samples.
+    #: The arrived records, from the end offsets; and the growth of the end offset over all samples.
     arrived: float = 0.0
     moved: int = 0
     #: The number of hours with samples, and the relative standard error of the partition's share of its
@@ -78,21 +83,21 @@ class PartitionRate(NamedTuple):
 
     @property
     def confidence(self) -> float:
-        """1 minus half the width of the 95% interval of the share, relative to the share; not below 0."""
+        """1 minus half the width of the share's 95% interval, relative to the share; at least 0."""
         return max(0.0, 1.0 - Z95 * self.error)
 
     @property
     def arrived_per_s(self) -> float:
-        """Records/s that arrived; the consumed records/s if no offset moved."""
+        """The arrived records/s; the consumed records/s if the end offset never grew."""
         return (self.arrived if self.moved else self.records_in) * 1_000.0 / self.covered_ms
 
 
 def rates_of(
     samples: Iterable[SampleRow], *, half_life_s: float = HALF_LIFE_S
 ) -> list[PartitionRate]:
-    """The rates of rows of table ``partition_sample``, in the order of (group, topic, partition).
+    """Compute rates from rows of the table ``partition_sample``, in order of (group, topic, partition).
 
-    Cost: one dict entry per distinct sample; use the Spark transform for more samples than fit in memory.
+    Cost: one dict entry per distinct sample. If the samples do not fit in memory, use ``on_spark.py``.
     """
     kept: dict[tuple[str, str, int], dict[dt.datetime, Amounts]] = {}
     for sample in samples:
@@ -131,9 +136,9 @@ def rates_of(
 
 
 def _error(mine: Mapping[int, float], group: Mapping[int, float]) -> float:
-    """The relative standard error of a ratio estimate: a partition's records over its group's, by hours.
+    """Return the relative standard error of the partition's share of its group's records, by hours.
 
-    A load that rises and falls in all partitions alike is no error of a share. Infinite below two hours.
+    A change of load that all partitions share adds no error. With fewer than two hours the error is infinite.
     """
     if len(mine) < 2:
         return math.inf
@@ -146,10 +151,10 @@ def _error(mine: Mapping[int, float], group: Mapping[int, float]) -> float:
 
 
 def records_kept(rate: PartitionRate) -> float:
-    """The records that a replay of this partition's state reads; 0 for a partition without state.
+    """Return the number of records that a replay of the partition's state reads; 0 without state.
 
     The number is the changelog's end offset, which also counts records that compaction removed. Without an
-    offset it is estimated from the size on disk.
+    offset, the number is estimated from the size on disk.
     """
     if not (rate.state_bytes or rate.topic.endswith(CHANGELOG_SUFFIX)):
         return 0.0
@@ -157,7 +162,7 @@ def records_kept(rate: PartitionRate) -> float:
 
 
 def bytes_per_record(rate: PartitionRate) -> float:
-    """The mean size of this partition's consumed records; NOMINAL_RECORD_BYTES without records."""
+    """Return the mean size of the partition's consumed records; NOMINAL_RECORD_BYTES without records."""
     return (
         rate.bytes_in / rate.records_in
         if rate.records_in and rate.bytes_in
@@ -176,7 +181,7 @@ def _rate(
     newest: dt.datetime,
     half_life_s: float,
 ) -> tuple[PartitionRate, dict[int, float]]:
-    """The rate without its error, and the partition's decayed records by hour."""
+    """Return the rate without its error, and the partition's records by hour, weighted by age."""
     moments = sorted(mine)
     gaps = [None, *_gaps_ms(moments)]
     covered = [typical if gap is None or gap > HOLE * typical else float(gap) for gap in gaps]
@@ -186,7 +191,7 @@ def _rate(
     arrived = [float(amounts[0][0])]
     for at in range(1, len(moments)):
         gap = gaps[at] or 0
-        # Records that arrived in a hole are spread over the hole; only the covered share counts.
+        # Records that arrived during a hole are spread evenly over the hole; only the covered share counts.
         share = covered[at] / gap if gap else 0.0
         arrived.append(max(0, ends[at] - ends[at - 1]) * share)
 

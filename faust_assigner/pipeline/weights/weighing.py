@@ -1,4 +1,4 @@
-"""From rates to weights: the cost of each task, relative to the median task of its group."""
+"""Compute weights from rates: a weight is a task's cost relative to the median task of its group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from faust_assigner.pipeline.weights.rates import PartitionRate, records_kept
 from faust_assigner.weights.document import WeightRow, millis
 from faust_assigner.weights.limits import DEFAULT_LIMITS, Limits, clamp_to_median
 
-#: A worker's replay rate (faust-streaming 0.15.3, measured).
+#: A worker's measured replay rate (faust-streaming 0.15.3).
 REPLAY_RECORDS_PER_S = 3_700.0
-#: The costs from which a weight is learned; ``blend`` is the mean of the shares of all measured costs.
+#: The costs from which weights can be learned; ``blend`` is the mean of the shares of all measured costs.
 COSTS = ("blend", "cpu", "records", "bytes")
 
 
@@ -28,7 +28,7 @@ def weigh(
     by: str = "blend",
     limits: Limits = DEFAULT_LIMITS,
 ) -> tuple[int, list[WeightRow]]:
-    """The version and the rows of table ``partition_weight``.
+    """Return the version and the rows of the table ``partition_weight``.
 
     ``by`` names the cost from which weights are learned (one of COSTS). The version is the time of the newest
     sample in milliseconds, so equal samples give equal versions. Raises ConfigError for an unknown ``by``.
@@ -50,12 +50,12 @@ def weigh(
 
 
 def _task_weights(rates: Sequence[PartitionRate], costs: Floats, limits: Limits) -> list[float]:
-    """The weight of each partition's task: the sum over its topics, relative to the median task, clamped.
+    """Return each partition's weight: its task's cost, relative to the median task, within ``limits``.
 
-    The median is taken over tasks. With the median over partitions, quiet topics and changelogs would lower
-    it, and all partitions of a busy topic would be clamped to the same weight. Topics of one partition count
-    (that is, of one highest sampled number) are one group, as in the planner if all members subscribe to all
-    topics.
+    The cost of a task is the sum over its topics. The median is taken over tasks: quiet topics and changelogs
+    would lower a median over partitions, and all partitions of a busy topic would get the highest weight.
+    Topics with the same highest sampled partition number are one group, as in the planner if all members
+    subscribe to all topics.
     """
     highest: dict[str, int] = {}
     for rate in rates:
@@ -71,10 +71,10 @@ def _task_weights(rates: Sequence[PartitionRate], costs: Floats, limits: Limits)
 
 
 def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
-    """float64[n]: the cost of each partition per second; with ``blend``, its mean share of the group.
+    """Return float64[n]: the cost of each partition per second; with ``blend``, its mean share of the group.
 
-    Bytes and CPU time are estimates for the arrived records. They use the mean per consumed record of the
-    partition, or of its topic if no record of the partition was consumed.
+    Bytes and CPU time are estimated for the arrived records: the mean per consumed record of the partition is
+    used, or the mean of its topic if no record of the partition was consumed.
     """
     seconds = np.array([rate.covered_ms for rate in rates]) / 1_000.0
     arrived = _arrived(rates)
