@@ -170,7 +170,7 @@ def _lost(story: Story, incident: Incident) -> Iterator[Event]:
     for gone in sorted(incident.gone - incident.handed_over):
         yield Event(
             at=max(before.at, incident.first.at - before.session_timeout_s),
-            text=f"{story.name(gone)} sends no heartbeat from here on, at the earliest: the group waits "
+            text=f"{story.name(gone)} sends no heartbeat from here on, at the latest: the group waits "
             f"for its session timeout of {before.session_timeout_s:g} s",
         )
 
