@@ -259,13 +259,13 @@ async def test_a_user_and_its_password(own_etcd: EtcdServer) -> None:
         with pytest.raises(StoreError):
             await store.txn([], [Put("/x", b"1")])
     revision = (await right.txn([], [Put("/x", b"1")])).revision
-    right._token = "expired"
+    right._calls._token = "expired"
     with pytest.raises(StoreError):
         await right.get("/x")
     kv = await right.get("/x")
     assert kv is not None
     assert kv.mod_revision == revision
-    assert "pw" not in repr(right._access)
+    assert "pw" not in repr(right._calls._access)
     for store in (nobody, wrong, right):
         await store.close()
 
