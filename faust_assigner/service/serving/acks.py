@@ -100,7 +100,8 @@ class Acks:
         Return a revision that contains the newest stored report.
         """
         async with self.callers.asking(answer.name, answer.identity, answer.incarnation):
-            return self.mirror.view.base + await self._progressed(answer, fraction)
+            revision = await self._progressed(answer, fraction)
+            return self.mirror.view.base + revision
 
     async def _progressed(self, answer: Answer, fraction: float) -> int:
         now, reporter = self.clock.monotonic(), (answer.at, answer.name)

@@ -95,7 +95,7 @@ async def test_etcd_that_hangs_is_noticed_by_deadlines(own_etcd: EtcdServer) -> 
         await grown(b, own_etcd)
         own_etcd.send(signal.SIGSTOP)
         with pytest.raises(StoreUnavailable):
-            await b.nodes[0]._store.get("/x")
+            await b.nodes[0]._mirror._store.get("/x")
         await eventually(lambda: not any(node.leads for node in b.nodes))
         own_etcd.send(signal.SIGCONT)
         await reconnecting(b)

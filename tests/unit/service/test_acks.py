@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from typing import Any
+
 import pytest
 
 from faust_assigner.service import values as codec
@@ -146,6 +148,24 @@ def test_an_answer_after_the_end_is_taken_where_it_came_true(
             assert not is_taken
         else:
             assert is_taken
+
+    virtually(story)
+
+
+def test_the_revision_of_a_progress_has_the_base_after_the_write() -> None:
+    """The store was restored during the write; a caller waits for the returned revision."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(HANDOFF)
+        take = acks._taken
+
+        async def restored(*given: Any, **more: Any) -> int:
+            revision = await take(*given, **more)
+            acks.mirror.view.base = 1_000
+            return revision
+
+        acks._taken = restored  # type: ignore[method-assign]
+        assert await acks.progress(Answer("new", AT), 0.25) > 1_000
 
     virtually(story)
 
