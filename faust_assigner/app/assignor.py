@@ -67,6 +67,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.weights_provider: Callable[[], object] | None = None
         self.leading = Leading(self)
         self._memory = Memory()
+        #: Topic -> the id of its co-partitioned group. The name is that of Faust's assignor.
+        self._topic_groups: dict[str, int] = {}
         self._memory_file = MemoryFile(app, self.counters)
         self.awaited = Awaited()
         self.read_to: Mapping[TP, int] = {}  # offsets of standbys that have caught up
@@ -176,6 +178,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             given={*answer.actives, *answer.standbys},
         )
         self._memory = memory
+        self._topic_groups = dict(memory.group_ids)
         taken = memory.answer or answer
         tps = tps_of(taken.awaited)
         self.awaited = Awaited(memory.generation, tps, memory.group_ids, follows=taken.among > 0)
@@ -253,7 +256,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
         Raises KeyError for a topic that the consumer group does not consume.
         """
-        return self._memory.group_ids[topic]
+        return self._topic_groups[topic]
 
     @property
     def changelog_distribution(self) -> ByUrl:

@@ -129,7 +129,7 @@ class TimelyStream(Stream):
         return (
             self.app.should_stop
             or not self.app.flow_control.is_active()
-            or any(message.tp in leaving for message in list(consumer._unacked_messages))
+            or any(m.tp in leaving and not m.acked for m in list(consumer._unacked_messages))
         )
 
 

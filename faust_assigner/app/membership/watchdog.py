@@ -233,9 +233,14 @@ class RepairedTables(RecoveringTables):
         generation_id: int = 0,
     ) -> None:
         """Handle a rebalance; raise PartitionsMismatch, which ends the app, if a table fits no source."""
+        await self.recovery.stop_and_wait()
         if assigned and (problem := self.watchdog.topic_problem()):
             raise PartitionsMismatch(problem)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the description of each problem of the worker, for the liveness probe."""
+        return self.watchdog.problems()
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _watch(self) -> None:

@@ -50,10 +50,12 @@ class ReplayEnd:
                 if fetched[tp] < rounds and self._app.tables.changelog_queue.empty():
                     self._report(tp, stats.offset, stats.highwater)
                     offsets[tp] = stats.highwater
-            elif consumer.may_fetch(tp) and await self._is_fetched(tp, stats.highwater):
+            elif consumer.may_fetch(tp):
+                is_fetched = await self._is_fetched(tp, stats.highwater)
                 if self._fetched is not fetched:
-                    return  # another recovery has begun
-                fetched[tp] = consumer.fetch_rounds
+                    return  # another recovery has begun; the marks of the last one are void
+                if is_fetched:
+                    fetched[tp] = consumer.fetch_rounds
 
     async def _is_fetched(self, tp: TP, highwater: int) -> bool:
         """Whether the fetcher's position is after ``highwater``; False for a revoked partition."""

@@ -8,8 +8,8 @@ depend on more than the request, or the answer omits unauthorized elements witho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.refusals import refuse, refuse_elements
+from faust_assigner.broker.limits import INLINE_ELEMENTS
 from faust_assigner.broker.security.acls import (
     ALTER,
     ALTER_CONFIGS,
@@ -161,7 +162,7 @@ async def handle(api: Api, call: Call, request: Any) -> Any:
             request = await _filter(api, call, request, right, refused)
         elif not _may_whole(call, request, right):
             error = ERRORS[right.resource_type]
-            return await call.node.crunch(partial(_refused, api, call, request, error))
+            return await compute(call, request, partial(_refused, api, call, request, error))
     outcome = api.handle(call, request)
     values = await outcome if _is_pending(outcome) else outcome
     if not refused or values.get("error_code"):
@@ -170,14 +171,33 @@ async def handle(api: Api, call: Call, request: Any) -> Any:
 
 
 def _refused(api: Api, call: Call, request: Any, error: ErrorCode) -> Values:
-    """Return the refusal of a whole request.
-
-    The caller runs this function in a thread, because a request may have 250,000 elements.
-    """
+    """Return the refusal of a whole request."""
     whole = refuse(api.key, call.version, request, error)
     if api.key not in REFUSED_TWICE:
         return whole
     return {**whole, **refuse_elements(api.key, call.version, request, error)}
+
+
+async def compute(call: Call, request: Any, refusal: Callable[[], Values]) -> Values:
+    """Return ``refusal()``: in a thread for a long request, which may have 250,000 elements.
+
+    A short request is answered at once. If its client has closed its sending side, the connection
+    ends when the loop gets its next turn.
+    """
+    return await call.node.crunch(refusal) if _is_long(request) else refusal()
+
+
+def _is_long(request: Any) -> bool:
+    """Whether a request has more than INLINE_ELEMENTS elements, at any depth."""
+    left, waiting = INLINE_ELEMENTS, [request]
+    while waiting and left >= 0:
+        value = waiting.pop()
+        if isinstance(value, tuple):
+            left -= len(value)
+            waiting += value[: INLINE_ELEMENTS + 1]
+        elif is_dataclass(value):
+            waiting += (getattr(value, field.name) for field in fields(value))
+    return left < 0
 
 
 def _is_pending(outcome: Any) -> bool:
@@ -212,7 +232,7 @@ async def _filter(
     for error, elements in barred.items():
         only_those = replace(request, **{right.each: tuple(elements)})
         refusals = partial(refuse_elements, api.key, call.version, only_those, error)
-        for name, answers in (await call.node.crunch(refusals)).items():
+        for name, answers in (await compute(call, only_those, refusals)).items():
             refused.setdefault(name, []).extend(answers)
     return replace(request, **{right.each: tuple(kept)}) if barred else request
 

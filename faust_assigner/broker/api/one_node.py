@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.broker.api.access import compute
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.refusals import refuse_elements
 from faust_assigner.broker.security.acls import CLUSTER, DESCRIBE, THE_CLUSTER
@@ -152,7 +153,7 @@ async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
 
 async def alter_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
     """Refuse each entry, because the broker enforces no quotas."""
-    return await call.node.crunch(lambda: _refused_quotas(call, request))
+    return await compute(call, request, lambda: _refused_quotas(call, request))
 
 
 def _refused_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:

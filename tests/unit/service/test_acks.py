@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,12 +156,12 @@ def test_the_revision_of_a_progress_has_the_base_after_the_write() -> None:
     """The store was restored during the write; a caller waits for the returned revision."""
 
     async def story() -> None:
-        kept, acks = await kept_with(HANDOFF)
+        _, acks = await kept_with(HANDOFF)
         take = acks._taken
 
         async def restored(*given: Any, **more: Any) -> int:
             revision = await take(*given, **more)
-            acks.mirror.view.base = 1_000
+            acks.mirror.view.bases["base"] = SimpleNamespace(value=1_000)  # type: ignore[assignment]
             return revision
 
         acks._taken = restored  # type: ignore[method-assign]

@@ -10,6 +10,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.consumer.set_aside import SetAside
+from faust_assigner.app.membership.watchdog import RepairedTables
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.probes import STALLED_S, live_problems
 from faust_assigner.app.metrics.sensor import MetricsSensor
@@ -240,6 +241,13 @@ async def test_what_has_ended_makes_a_worker_not_live(
     app = SimpleNamespace(crashed=False, tables=tables)
     assert live_problems(app) == ["the fetcher has ended"]
     assert live_problems(SimpleNamespace(crashed=True)) == ["the app has crashed"]
+
+
+def test_the_problems_of_the_watchdog_are_those_of_the_repaired_tables() -> None:
+    """The probe asks the table manager by this name; Faust's own manager has no such method."""
+    tables = RepairedTables.__new__(RepairedTables)
+    tables.watchdog = SimpleNamespace(problems=lambda: iter([("thread", "it has ended")]))  # type: ignore[assignment]
+    assert live_problems(SimpleNamespace(crashed=False, tables=tables)) == ["it has ended"]
 
 
 async def test_the_pages_are_added_once_when_the_web_server_is_set_up(bench: Bench) -> None:

@@ -582,3 +582,21 @@ async def test_a_recovery_that_begins_amid_a_look_ends_the_look(made: Recovery) 
     consumer.meanwhile = begin_again
     await look(made)
     assert (asked, made._end._fetched) == ([A], {})
+
+
+async def test_a_recovery_that_begins_amid_a_failed_look_voids_the_marks(made: Recovery) -> None:
+    """The first partition was revoked meanwhile; the second had been fetched before."""
+    made.active_highwaters = {A: 6, C: 3}
+    made.active_offsets[C] = 1
+    consumer = made.app.consumer
+    consumer.fetch_rounds, made._end._fetched = 5, {C: 1}
+    consumer.may_fetch = lambda tp: True  # type: ignore[method-assign]
+
+    async def revoked(tp: TP) -> int:
+        made._set_recovery_started()
+        raise OSError("revoked")
+
+    consumer.position = revoked  # type: ignore[method-assign]
+    await look(made)
+    assert made.active_offsets[C] == 1
+    assert made._end._fetched == {}

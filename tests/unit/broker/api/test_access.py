@@ -97,7 +97,7 @@ async def test_elements_without_the_right_are_refused_and_the_others_handled() -
     assert [(one["partition_index"], one["error_code"]) for one in refused] == [
         (3, ErrorCode.topic_authorization_failed)
     ]
-    assert (asked.turns, asked.in_thread) == (3, 1)
+    assert (asked.turns, asked.in_thread) == (3, 0)
 
 
 async def test_a_request_whose_group_is_refused_is_not_handled() -> None:
@@ -107,7 +107,22 @@ async def test_a_request_whose_group_is_refused_is_not_handled() -> None:
     assert asked.handled == []
     errors = [one["error_code"] for topic in found["topics"] for one in topic["partitions"]]
     assert errors == [ErrorCode.group_authorization_failed] * 3
-    assert asked.in_thread == 1, "250,000 elements would keep other clients waiting"
+    assert asked.in_thread == 0, "a client that has closed its sending side still gets the answer"
+
+
+@pytest.mark.parametrize(("partitions", "threads"), [(499, 0), (500, 1)])
+@pytest.mark.parametrize("rights", [(), ((READ, GROUP, "g"),)])
+async def test_a_long_refusal_is_made_in_a_thread(
+    partitions: int, threads: int, rights: tuple[Right, ...]
+) -> None:
+    """250,000 elements would keep other clients waiting, of the whole request or of some topics."""
+    numbers = [{"partition_index": n, "committed_offset": 9} for n in range(partitions)]
+    topics = [{"name": "a", "partitions": numbers}]
+    asked = Asked(8, 8, {"group_id": "g", "member_id": "m", "topics": topics}, *rights)
+    asked.answer = lambda request: {"topics": []}
+    found = await asked.outcome()
+    assert len(found["topics"][0]["partitions"]) == partitions
+    assert asked.in_thread == threads
 
 
 async def test_an_error_of_the_whole_answer_leaves_no_elements() -> None:
