@@ -21,6 +21,8 @@ $(VENV)/.base: $(BIN)/python setup.cfg
 $(VENV)/.dev: $(VENV)/.base
 	@began=$$(date +%s); $(BIN)/pip install -q -e '.[dev]' && \
 		echo "installed what the tests need in $$(($$(date +%s) - began)) s"
+	@# As pip does with its packages: else each process of the first run compiles all tests anew.
+	@$(PYTEST) --collect-only >/dev/null 2>&1 || true
 	@touch $@
 
 DEMO ?=

@@ -90,7 +90,10 @@ def _turn(item: pytest.Item) -> int:
     used = used_by(item)
     if used:
         return ALL.index(used[0])
-    return len(ALL) + (item.get_closest_marker("processes") is None)
+    if item.get_closest_marker("processes"):
+        return len(ALL)
+    is_unit = "unit" in item.path.relative_to(item.config.rootpath).parts
+    return len(ALL) + 1 + is_unit
 
 
 @pytest.hookimpl(trylast=True)
