@@ -11,6 +11,7 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Awaitable,
+    Callable,
     Collection,
     Iterable,
     Mapping,
@@ -56,6 +57,7 @@ class ConsumerBase(Protocol):
     _paused_partitions: set[TP]
     _buffered_partitions: set[TP]
     _thread: AIOKafkaConsumerThread
+    _on_partitions_revoked: Callable[[set[TP]], Awaitable[None]]
 
     def __init__(self, *args: object, **kwargs: object) -> None: ...
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread: ...

@@ -61,13 +61,11 @@ class RepairedConsumer(Consumer):
         self,
         *args: object,
         callback: Deliver,
-        on_partitions_revoked: Callable[[set[TP]], Awaitable[None]],
         **options: object,
     ) -> None:
         #: Set when the group has answered the round in which this leaving worker hands over.
         self.left = asyncio.Event()
         self._resumed, self.first_read = asyncio.Event(), {}
-        self._app_revoked = options["on_partitions_revoked"] = on_partitions_revoked
         super().__init__(*args, callback=partial(self._deliver, callback), **options)
         #: Reports rounds to the app and its sensors.
         self.rounds = Rounds(self.app)
@@ -154,7 +152,7 @@ class RepairedConsumer(Consumer):
         """Commit, revoke all partitions, and drop the unwritten changes of uncommitted records."""
         with revoking(self.app, revoked):
             self.between_generations = True  # a running recovery must not start the flow again
-            await notify_and_commit(self, self._app_revoked, revoked)
+            await notify_and_commit(self, self._on_partitions_revoked, revoked)
             self._forget(revoked)
             if self.in_transaction:
                 await self.boundaries.abandon_open(fenced=self.fence.lost)

@@ -86,7 +86,7 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
         Host.__init__(self)
         self.rounds, self.delivery = Rounds(self.app), Delivery(self)
         self._resumed, self.first_read = asyncio.Event(), {}
-        self._app_revoked = "the app"
+        self._on_partitions_revoked = "the app"
         self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
         self.changes = SimpleNamespace(
             begin_generation=lambda is_member: self.acts.append(("changes", is_member))
