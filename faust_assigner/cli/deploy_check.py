@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from faust_assigner.status.collect import Looks, Where
     from faust_assigner.status.evidence import Evidence
 
-#: The maximum number of ledger pages that are read from each worker, for its last recoveries.
+#: Ledger pages to read from each worker at most; they hold the worker's last recoveries.
 LEDGER_PAGES = 2
 #: Exit code if the question cannot be answered.
 CANNOT_TELL = 2

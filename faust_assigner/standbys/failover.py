@@ -28,10 +28,10 @@ _PATHS, _FEW_PATHS = 5_000, 200
 class Deaths:
     """The results of the death of each domain; a domain is a member, or all members of a rack.
 
-    ``promoted`` int64[T]: the member that takes over each task after the death of its owner's domain, or
-    ``NOBODY`` without a living holder. ``peak`` float64[D]: the load of the heaviest survivor. ``bound``
-    float64[D]: the heaviest load before the death + ceil(tasks / peers); the peers are the members outside
-    the rack, or all other members.
+    ``promoted`` int64[T]: the member that takes over each task after the death of its owner's domain
+    (its rack, or the member alone); ``NOBODY`` if no living member has a copy. ``peak`` float64[D]: the
+    load of the heaviest survivor. ``bound`` float64[D]: the heaviest load before the death
+    + ceil(tasks / peers); the peers are the members outside the rack, or all other members.
     """
 
     promoted: Ints

@@ -116,7 +116,7 @@ class Consistency:
     async def reset_ahead(
         self, tables: Mapping[TP, CollectionT], tps: Collection[TP]
     ) -> frozenset[TP]:
-        """Compare the open files of ``tps`` while streams run; return the partitions ahead.
+        """Return the partitions of ``tps`` whose open files are ahead of their changelogs.
 
         Their stored offsets are reset to the beginning of their changelogs. Raises ConsistencyError
         if ``recovery_consistency_check`` is on.

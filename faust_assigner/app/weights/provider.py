@@ -244,8 +244,8 @@ def connection_of(app: Any) -> Mapping[str, object]:
 def install(app: AppT) -> WeightsProvider | None:
     """Give the app's assignor its weights, if configured; called once the settings are known.
 
-    In mode ``shadow`` the assignor still counts partitions, and every decision is scored. Returns
-    the provider. An invalid setting is logged, and every partition then weighs 1.0.
+    In mode ``shadow`` the assignor still balances by the number of partitions; each decision is
+    scored. Returns the provider. An invalid setting is logged, and every partition then weighs 1.0.
     """
     try:
         wanted = configured(app)

@@ -65,7 +65,7 @@ async def _producers(call: Call, log: PartitionLog) -> list[Values]:
 
 
 async def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> Values:
-    """Return state, producer, times and partitions of each named transactional id, each once."""
+    """Describe each named transaction once: its state, producer, start, timeout and partitions."""
     states: list[Values] = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
         known = call.node.transactions.get(transactional_id)

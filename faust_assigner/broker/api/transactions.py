@@ -238,7 +238,7 @@ async def _carry_out(call: Call, request: TxnOffsetCommitRequest, changes: Chang
         stale = reply.error is Code.STALE_MEMBER_EPOCH
         return ErrorCode.illegal_generation if stale else ErrorCode(reply.error)
     for part in in_slices(changes):
-        # Checked again before each slice, because the transaction may have ended meanwhile.
+        # Each slice of the request is checked again: the transaction may have ended meanwhile.
         error = _may_write(call, request)
         if error is Code.NONE:
             books = call.node.groups.books

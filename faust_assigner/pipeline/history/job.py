@@ -206,7 +206,10 @@ def print_line(report: Report) -> None:
 
 
 def session_for(options: HistoryOptions, master: str | None) -> SparkSession:
-    """Return a session for the ledgers of ``options``; for topics, with the connector's cached jars."""
+    """Return a session for the ledgers of ``options``.
+
+    If a ledger is a topic, the session has the connector's cached jars.
+    """
     wants_topics = any(ledger.startswith("kafka://") for ledger in options.ledgers)
     jars = cached_connector_jars() if wants_topics and options.connector != "python" else []
     return spark_session(

@@ -165,7 +165,7 @@ class Beats:
 
 
 def _is_of(consumer: Consumer, incarnation: str, session: str) -> bool:
-    """Whether the registration has this session, or is a later one of the same process."""
+    """Whether the registration has this session, or the same process has registered again since."""
     return consumer.session == session or (
         bool(session) and names_itself(incarnation) and consumer.incarnation == incarnation
     )

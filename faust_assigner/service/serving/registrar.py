@@ -228,7 +228,7 @@ class Registrar:
                 status=before.status,
                 by_operator=before.by_operator,
                 leaves=before.leaves and before.incarnation == after.incarnation,
-                # If True, Sessions ends the new stream at once.
+                # If this is true, the new stream ends at once: see Sessions.
                 dismissed=waits_in_vain(self.mirror.view, after.name, self.mirror.view.ready()),
             )
         return replace(
