@@ -330,7 +330,7 @@ class Held:
     """A record in an unfinished batch."""
 
     def __init__(self, tp: TP) -> None:
-        self.tp = tp
+        self.tp, self.acked = tp, False
 
 
 async def wait(stream: Plain, *, full: bool = False, timeout: float = 60.0) -> bool:

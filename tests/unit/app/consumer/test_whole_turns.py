@@ -93,7 +93,7 @@ async def test_one_unfinished_record_of_a_leaving_partition_ends_the_wait(
         """TimelyStream over the stand-in."""
 
     stream = InTime()
-    stream.consumer._unacked_messages = [SimpleNamespace(tp=tp) for tp in unacked]
+    stream.consumer._unacked_messages = [SimpleNamespace(tp=tp, acked=False) for tp in unacked]
     stream.consumer.leaving = frozenset(leaving)
     assert stream._holds_up_a_round() is expected
 

@@ -36,7 +36,17 @@ class Stock(RecoveringTables):  # type: ignore[misc]
 
 
 class Tables(RepairedTables, Stock):  # type: ignore[misc]
-    """Our table manager over the stand-in."""
+    """Our table manager over the stand-in; ``waits`` counts the waits for restores."""
+
+    waits = 0
+
+    @property
+    def recovery(self) -> Any:
+        """The recovery, of which only the wait is used."""
+        return SimpleNamespace(stop_and_wait=self._wait)
+
+    async def _wait(self) -> None:
+        self.waits += 1
 
 
 class Made:
@@ -87,6 +97,7 @@ async def test_a_changelog_unlike_its_source_ends_the_worker_at_its_first_partit
     with pytest.raises(PartitionsMismatch, match=r"log has 5 partitions.*orders: 4"):
         await made.tables.on_rebalance({1}, set(), set())
     assert made.tables.rounds == 1
+    assert made.tables.waits == 2, "restores are awaited before the check"
 
 
 @pytest.mark.parametrize("kind", ["is_global", "use_partitioner"])
