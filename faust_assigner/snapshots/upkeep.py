@@ -163,17 +163,26 @@ def collect_garbage(
                     partition,
                 )
                 continue
-            dropped = {}
-            for rank, manifest in enumerate(newest_first(folders)):
-                age_ms = now_ms - manifest.created_ms
-                if rank and folder_of(manifest) in outdated:
-                    dropped[manifest.snapshot_id] = outdated[folder_of(manifest)]
-                elif rank >= keep:
-                    dropped[manifest.snapshot_id] = f"{rank} newer snapshots"
-                elif rank and max_age_ms is not None and age_ms > max_age_ms:
-                    dropped[manifest.snapshot_id] = f"{age_ms / 1000:.0f} s old"
+            dropped = {
+                manifest.snapshot_id: reason
+                for rank, manifest in enumerate(newest_first(folders))
+                if rank  # the newest snapshot stays
+                and (
+                    reason := outdated.get(folder_of(manifest))
+                    or _beyond_retention(rank, now_ms - manifest.created_ms, keep, max_age_ms)
+                )
+            }
             sweeper.sweep(topic, partition, dropped)
     return sweeper.removed
+
+
+def _beyond_retention(rank: int, age_ms: int, keep: int, max_age_ms: int | None) -> str | None:
+    """Return the reason to remove a snapshot that ``rank`` snapshots follow; None to keep it."""
+    if rank >= keep:
+        return f"{rank} newer snapshots"
+    if max_age_ms is not None and age_ms > max_age_ms:
+        return f"{age_ms / 1000:.0f} s old"
+    return None
 
 
 class _Sweeper:

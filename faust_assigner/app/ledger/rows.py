@@ -63,44 +63,51 @@ def decision_rows(
     ``restore`` (none, tail or full: how much of the changelog the member must read).
     """
     name = decision_id(inputs.group_id, inputs.generation, plan.member_ids)
-    yield (
-        "decision",
-        {
-            "group_id": inputs.group_id,
-            "decision_id": name,
-            "ts": at,
-            "generation": inputs.generation,
-            "trigger": inputs.trigger,
-            "policy": POLICY,
-            "config": {
-                **config,
-                "replicas": str(inputs.replicas),
-                **_weights_said(inputs),
-                **_weightless_said(inputs),
-            },
-            "members": [_member_said(m) for m in inputs.members],
-            "solve_ms": float(inputs.solve_ms),
-            "inputs_digest": digest(plan),
-            "moves": moved_tasks(plan),
-            "cold": int(np.count_nonzero(plan.flat_cold)),
-            "refused": dict(sorted(inputs.refused.items())),
-            "cause": {
-                "urls": dict(sorted(inputs.urls.items())),
-                "leaving": sorted(inputs.leaving),
-                "follows": inputs.follows,
-                "completes": inputs.completes,
-            },
-            "asked": encode_plan_input(_asked(inputs)),
-            **_before_said(inputs),
-            **(
-                {} if session_timeout_s is None else {"session_timeout_s": float(session_timeout_s)}
-            ),
-        },
-    )
+    yield "decision", _decision(inputs, plan, name, at, config, session_timeout_s)
     holders = _holders(plan)
     for g in range(len(plan.groups)):
         yield from _active_rows(plan, g, inputs.group_id, name, holders)
         yield from _standby_rows(plan, g, inputs.group_id, name, holders)
+
+
+def _decision(
+    inputs: DecisionInputs,
+    plan: Plan,
+    name: str,
+    at: float,
+    config: Mapping[str, str],
+    session_timeout_s: float | None,
+) -> dict[str, object]:
+    """Return the columns of the decision ``name``."""
+    return {
+        "group_id": inputs.group_id,
+        "decision_id": name,
+        "ts": at,
+        "generation": inputs.generation,
+        "trigger": inputs.trigger,
+        "policy": POLICY,
+        "config": {
+            **config,
+            "replicas": str(inputs.replicas),
+            **_weights_said(inputs),
+            **_weightless_said(inputs),
+        },
+        "members": [_member_said(m) for m in inputs.members],
+        "solve_ms": float(inputs.solve_ms),
+        "inputs_digest": digest(plan),
+        "moves": moved_tasks(plan),
+        "cold": int(np.count_nonzero(plan.flat_cold)),
+        "refused": dict(sorted(inputs.refused.items())),
+        "cause": {
+            "urls": dict(sorted(inputs.urls.items())),
+            "leaving": sorted(inputs.leaving),
+            "follows": inputs.follows,
+            "completes": inputs.completes,
+        },
+        "asked": encode_plan_input(_asked(inputs)),
+        **_before_said(inputs),
+        **({} if session_timeout_s is None else {"session_timeout_s": float(session_timeout_s)}),
+    }
 
 
 def _asked(inputs: DecisionInputs) -> PlanInput:

@@ -261,6 +261,7 @@ async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stop
 ) -> None:
     """Both statuses are served; a stopping server refuses calls and cancels its look."""
     monkeypatch.setattr("faust_assigner.scaler.server.STOP_GRACE_S", 30.0)
+    before = asyncio.all_tasks()
     recommender = shop.recommender()
     server = ScalerServer(recommender, Listening(host="127.0.0.1", port=0))
     port = await server.start()
@@ -284,6 +285,8 @@ async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stop
     assert recommender._looking.cancelled()
     with contextlib.suppress(asyncio.CancelledError):
         await looking
+    if handlers := asyncio.all_tasks() - before:  # gRPC ends the cancelled watch in a later turn
+        await asyncio.wait(handlers, timeout=30)
 
 
 def test_a_key_without_its_certificate_is_refused() -> None:
