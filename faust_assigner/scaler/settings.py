@@ -31,8 +31,9 @@ _PARTS: Final = number("a number of parts of 1, from 0.05 to 1", least=0.05, mos
 class Settings:
     """The settings for the scaling of one group; times are in seconds.
 
-    The size grows if the load has exceeded ``grow_at`` of the workers' rate for ``up_s``. It shrinks if the
-    load has been below ``shrink_at`` of the smaller size's rate for ``down_s``.
+    The size grows if the load has exceeded ``grow_at`` of the workers' rate for ``up_s``. The
+    size shrinks if a smaller size would have sufficed for ``down_s``: the load stayed below
+    ``shrink_at`` of the smaller size's rate.
     """
 
     least: int = declared(_whole(0), 1, "workers at least; with 0 an idle group sleeps")

@@ -274,8 +274,8 @@ class Mirror:
 
         ``known``: the copy's revision before the write. A write at or below ``known`` shows that
         the store was restored. The copy may then still have the writer's registration from before
-        the restore, so the mirror lists the store again first. Raises as :meth:`reached`, and
-        StoreUnavailable if this listing fails.
+        the restore, so the mirror lists the store again first. Raises the errors of
+        :meth:`reached`, and StoreUnavailable if the new listing fails.
         """
         if revision <= known and not await self._relist():
             raise StoreUnavailable("the store was restored, and this instance has not read it yet")

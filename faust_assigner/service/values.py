@@ -246,7 +246,7 @@ def load_base(value: bytes) -> int:
     """Decode the base of epochs. Raises as :func:`load_consumer`."""
     base = int(_load(value)["base"])
     if not 0 <= base <= MAX_BASE:
-        raise ValueError(f"epochs begin above 0 to {MAX_BASE}, got {base}")
+        raise ValueError(f"the base of epochs is {base}, expected 0 to {MAX_BASE}")
     return base
 
 

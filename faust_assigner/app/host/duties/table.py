@@ -36,7 +36,8 @@ class Duty(NamedTuple):
 class Taken(NamedTuple):
     """A method of the host, ``module:Class.name``, and our function that replaces it on some path.
 
-    ``why`` describes these paths or the difference. ``duties`` are the duties of the host's method.
+    ``why`` says on which paths ours replaces it, or what ours does differently.
+    ``duties`` are the duties of the host's method.
     A row of the file may list several method names in ``names``; ``host`` and ``ours`` are then
     classes.
     """
