@@ -85,7 +85,8 @@ class StalledPartitions:
         consumer = self._app._consumer
         oldest: dict[TP, int] = {}
         for message in tuple(consumer._unacked_messages) if consumer is not None else ():
-            oldest[message.tp] = min(message.offset, oldest.get(message.tp, message.offset))
+            if not message.acked:
+                oldest[message.tp] = min(message.offset, oldest.get(message.tp, message.offset))
         self._oldest = {
             tp: before
             if (before := self._oldest.get(tp, (-1, now)))[0] == offset

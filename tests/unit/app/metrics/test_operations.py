@@ -116,7 +116,7 @@ async def cut_off(bench: Bench) -> None:
 async def stuck(bench: Bench) -> None:
     """Let an agent hold a record without finishing."""
     owned = min(tp for tp in bench.a.app.assignor.assigned_actives() if tp.topic == "orders")
-    bench.a.app._consumer._unacked_messages = (SimpleNamespace(tp=owned, offset=7),)
+    bench.a.app._consumer._unacked_messages = (SimpleNamespace(tp=owned, offset=7, acked=False),)
     bench.a.of("standing_seconds")
     bench.a.clock.now += 130
 

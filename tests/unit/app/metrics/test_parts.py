@@ -202,7 +202,7 @@ def test_a_recovery_stops_all_partitions_unless_the_worker_processes_the_rest(
 
 def test_a_slow_record_stands_still_since_it_became_the_oldest(bench: Bench) -> None:
     """It counts after 30 s, with the time of its begin."""
-    message = SimpleNamespace(tp=TP("orders", 3), offset=7)
+    message = SimpleNamespace(tp=TP("orders", 3), offset=7, acked=False)
     bench.consumer._unacked_messages.append(message)
     look = bench.sensor._still.look
     assert look(100.0) == look(129.9) == ()

@@ -150,8 +150,8 @@ def unreadable(bench: Bench) -> None:
 def busy(bench: Bench) -> None:
     """Let an agent hold two records."""
     bench.consumer._unacked_messages = [
-        SimpleNamespace(tp=ORDERS, offset=9),
-        SimpleNamespace(tp=ORDERS, offset=7),
+        SimpleNamespace(tp=ORDERS, offset=9, acked=False),
+        SimpleNamespace(tp=ORDERS, offset=7, acked=False),
     ]
 
 
@@ -228,7 +228,7 @@ async def test_the_time_of_a_standstill_begins_anew_once_it_was_over(bench: Benc
 async def test_a_record_that_is_followed_by_the_next_is_no_standstill(bench: Bench) -> None:
     """Streams are slow but not stuck: the oldest record changes each time."""
     for offset in range(10):
-        bench.consumer._unacked_messages = [SimpleNamespace(tp=ORDERS, offset=offset)]
+        bench.consumer._unacked_messages = [SimpleNamespace(tp=ORDERS, offset=offset, acked=False)]
         assert bench.reasons(RECORD_S - 1) == []
 
 

@@ -248,7 +248,7 @@ def test_each_partition_stands_still_for_the_first_of_its_reasons(app: App) -> N
 
 def record(tp: TP, offset: int) -> Any:
     """Return a record in progress."""
-    return SimpleNamespace(tp=tp, offset=offset)
+    return SimpleNamespace(tp=tp, offset=offset, acked=False)
 
 
 def test_the_oldest_record_of_each_partition_is_timed_by_itself(app: App) -> None:
@@ -269,6 +269,8 @@ def test_the_oldest_record_of_each_partition_is_timed_by_itself(app: App) -> Non
     consumer._unacked_messages = [record(ORDERS[0], 5)]
     still.look(160.0)
     assert still.look(160.0 + RECORD_S)[0].since == 160.0
+    consumer._unacked_messages[0].acked = True  # Faust forgets it only at the next commit
+    assert still.look(170.0 + RECORD_S) == ()
 
 
 @pytest.mark.parametrize("flag", ["app", "recovery"])
