@@ -22,22 +22,27 @@ from faust_assigner.app.host.duties.table import (
 )
 
 HEAD = """\
-# Duties of what we replace
+# Duties of the methods that this package replaces
 
-Made from `faust_assigner/app/host/duties/duties.toml`:
+Generated from `faust_assigner/app/host/duties/duties.toml`:
 `python -m faust_assigner.app.host.duties.page docs/reference/duties.md`.
 
-A method of Faust, mode or aiokafka does more than its name says: it sends signals, calls sensors and
-callbacks, checks, sets flags, writes log lines. Whoever replaces it takes these duties over. This page lists
-{methods} methods of the host: {replaced} that a method of ours replaces on some path or stands in for in a
-cooperative rebalance, with {duties} duties; {calling} of ours that call the host's on every path; and {put}
-attributes of the host's objects that are given something of ours.
+A method of Faust, mode or aiokafka (here called the *original*) has more effects than its name shows: it sends
+signals, calls sensors and callbacks, checks values, sets flags and writes log lines. Code that replaces the method
+has to keep these effects; this page calls them *duties*. The page lists {methods} methods of Faust, mode and aiokafka:
 
-`tests/unit/app/host/test_duties.py` finds our methods in the classes that an app is made of, and reads the
-duties from the host's source: it fails where a method has no row, where a duty has neither a place nor a
-reason, where a place does not exist, and where the host's method gains or loses a duty. Names of ours leave
-out `faust_assigner.app.`; *here* is the method of the row, *original* the host's own, which ours calls where
-the duty is due.
+- {replaced} methods that our code replaces in some cases, or does the work of in a cooperative rebalance. They have
+  {duties} duties.
+- {calling} methods that our code overrides and that always call the original.
+- {put} attributes of Faust's, mode's or aiokafka's objects that our code sets to a function or an object of ours.
+
+`tests/unit/app/host/test_duties.py` finds our methods in the classes of an app, and reads the duties from the source
+of the originals. The test fails in four cases: a method has no row, a duty has neither a place nor a reason, a place
+does not exist, or an original gains or loses a duty.
+
+Names of our code are relative to `faust_assigner.app`. The column *where* shows the function that fulfils the duty:
+*here* is our method of the same row; *original* is the original method, which ours calls; *nowhere* means that no
+function fulfils the duty, for the reason in the last column.
 """
 
 
@@ -51,13 +56,13 @@ def page() -> str:
         calling=calling,
         put=len(PUT),
     )
-    text += "\n## Replaced\n"
+    text += "\n## Replaced methods\n"
     by_class: list[Taken] = sorted(TAKEN, key=_class)
     for host, rows in groupby(by_class, key=_class):
         text += f"\n### `{host}`\n" + "".join(map(_taken, rows))
-    text += "\n## Called on every path\n\n| ours | methods |\n| --- | --- |\n"
+    text += "\n## Methods that always call the original\n\n| our class | methods |\n| --- | --- |\n"
     text += "".join(f"| `{ours}` | {_codes(names.split())} |\n" for ours, names in CALLS.items())
-    text += "\n## Attributes that are given something of ours\n\n| the host's | ours | remark |\n"
+    text += "\n## Attributes that our code sets\n\n| attribute | our function or class | remark |\n"
     return text + "| --- | --- | --- |\n" + "".join(map(_put, PUT))
 
 
@@ -76,9 +81,9 @@ def _taken(row: Taken) -> str:
 
 def _duty(duty: Duty) -> str:
     kind, _, what = duty.what.partition(" ")
-    said = what if kind == "also" else f"{kind} `{what}`"
+    text = what if kind == "also" else f"{kind} `{what}`"
     places = (p if p in (HERE, ORIGINAL) else f"`{p}`" for p in duty.where.split())
-    return f"| {said} | {', '.join(places) or 'nowhere'} | {duty.why} |\n"
+    return f"| {text} | {', '.join(places) or 'nowhere'} | {duty.why} |\n"
 
 
 def _put(row: Put) -> str:
