@@ -49,22 +49,25 @@ _CLASSIC, _CONSUMER, _TRANSACTION = GroupLimits(), ConsumerLimits(), Transaction
 class Settings:
     """All settings of the embedded broker; the Kafka name of a field has dots for underscores."""
 
-    node_id: int = config(whole(0, INT32_MAX), 1, "this broker's id in metadata")
+    node_id: int = config(whole(0, INT32_MAX), 1, "the broker's node id in metadata")
     num_partitions: int = config(
-        whole(1, 10_000), 1, "partitions of a topic whose creator names no number"
+        whole(1, 10_000), 1, "the partition count of a new topic if the request contains no count"
     )
     auto_create_topics_enable: bool = config(
-        FLAG, True, "create a topic when a producer asks for its metadata"
+        FLAG, True, "whether a producer's metadata request creates a missing topic"
     )
-    delete_topic_enable: bool = config(FLAG, True, "allow DeleteTopics")
+    delete_topic_enable: bool = config(FLAG, True, "whether DeleteTopics is allowed")
     message_max_bytes: int = config(
-        whole(1, 2**30), 1_048_588, "largest record batch, and largest group record"
+        whole(1, 2**30), 1_048_588, "the maximum size of a record batch, and of a group's record"
     )
-    socket_request_max_bytes: int = config(whole(1024, 2**30), 16_777_216, "largest request frame")
+    socket_request_max_bytes: int = config(
+        whole(1024, 2**30), 16_777_216, "the maximum size of a request frame"
+    )
     queued_max_request_bytes: int = config(
         whole(65_536, 2**40),
         67_108_864,
-        "bytes of frames not served yet, of all connections; the oldest are closed beyond",
+        "the maximum bytes of waiting frames of all connections; above it, the "
+        "connections with the oldest frames are closed",
     )
     listeners: str = config(
         TEXTS,
@@ -75,14 +78,16 @@ class Settings:
     advertised_listeners: str = config(
         TEXTS,
         "",
-        "the addresses that clients get, [PROTOCOL://]HOST:PORT; empty: the listener's address, "
+        "the addresses that clients receive, [PROTOCOL://]HOST:PORT; empty: the listener's address, "
         "or for 0.0.0.0 the address of the connection",
     )
     ssl_keystore_location: str = config(
-        TEXT, "", "PEM file with the private key and the certificates; read again when it changes"
+        TEXT, "", "the PEM file with the private key and the certificates; reloaded after a change"
     )
     ssl_truststore_location: str = config(
-        TEXT, "", "PEM file with the authorities of client certificates; read again when it changes"
+        TEXT,
+        "",
+        "the PEM file with the authorities of client certificates; reloaded after a change",
     )
     ssl_client_auth: str = config(
         one_of("none", "requested", "required"), "none", "whether clients need a certificate"
@@ -90,58 +95,72 @@ class Settings:
     sasl_enabled_mechanisms: str = config(
         some_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         "SCRAM-SHA-256,SCRAM-SHA-512",
-        "mechanisms for log-ins on SASL listeners; PLAIN only over TLS",
+        "the log-in mechanisms of SASL listeners; PLAIN is offered only over TLS",
     )
     sasl_plain_without_tls: bool = config(
         FLAG,
         False,
-        "offer PLAIN on SASL_PLAINTEXT too; anyone on the network path can read the password",
+        "whether SASL_PLAINTEXT also offers PLAIN; anyone on the network path can read the password",
     )
     sasl_users_file: str = config(
         TEXT,
         "",
-        "file of NAME=PASSWORD lines, read at start; the store gets salted credentials only",
+        "the file of NAME=PASSWORD lines, read at the start; the store contains salted credentials only",
     )
     connection_failed_authentication_delay_ms: int = config(
         whole(0, 10_000),
         100,
-        "delay of the answer to a failed log-in; doubled each time, up to 5 s",
+        "the delay of the answer to a failed log-in; doubled after each failure, up to 5 s",
     )
     authorizer_class_name: str = config(
         one_of("", STANDARD_AUTHORIZER),
         "",
-        "checks each request against access control lists; empty: every client may do everything",
+        "the authorizer that checks each request against access control lists; empty: "
+        "every client may do everything",
     )
     super_users: str = config(
-        TEXT, "", "principals that may do everything, separated by semicolons, such as User:admin"
+        TEXT,
+        "",
+        "the principals that may do everything, separated by semicolons, such as User:admin",
     )
     allow_everyone_if_no_acl_found: bool = config(
-        FLAG, False, "allow access to resources for which no access control list exists"
+        FLAG, False, "whether access to a resource without an access control list is allowed"
     )
     fetch_max_bytes: int = config(
-        whole(1024, 2**30), 57_671_680, "largest fetch answer, save for one larger batch"
+        whole(1024, 2**30),
+        57_671_680,
+        "the maximum size of a fetch answer; a single larger batch is still returned",
     )
     max_incremental_fetch_session_cache_slots: int = config(
-        whole(0, INT32_MAX), 1_000, "fetch sessions in all; further readers ask in full each time"
+        whole(0, INT32_MAX),
+        1_000,
+        "the maximum number of fetch sessions; a consumer without a session names all "
+        "its partitions in each fetch",
     )
-    max_connections: int = config(POSITIVE, 8_192, "connections in all")
-    max_connections_per_ip: int = config(POSITIVE, 2_048, "connections from one address")
+    max_connections: int = config(POSITIVE, 8_192, "the maximum number of connections")
+    max_connections_per_ip: int = config(
+        POSITIVE, 2_048, "the maximum number of connections from one address"
+    )
     connections_max_idle_ms: int = config(
-        whole(1_000, INT64_MAX), 600_000, "a silent connection is closed"
+        whole(1_000, INT64_MAX), 600_000, "the time after which an idle connection is closed"
     )
     log_retention_ms: int = config(
-        whole(-1, INT64_MAX), 7 * DAY_MS, "age at which batches are deleted; -1 keeps all"
+        whole(-1, INT64_MAX),
+        7 * DAY_MS,
+        "the age at which batches are deleted; -1 keeps all batches",
     )
     log_retention_bytes: int = config(
-        whole(-1, INT64_MAX), -1, "size a partition is cut to; -1 has no limit"
+        whole(-1, INT64_MAX),
+        -1,
+        "the maximum size of a partition; older batches are deleted; -1 sets no limit",
     )
     log_retention_check_interval_ms: int = config(
-        whole(10, INT64_MAX), 300_000, "how often retention is applied"
+        whole(10, INT64_MAX), 300_000, "the interval at which the broker deletes expired batches"
     )
     log_cleanup_policy: str = config(
         one_of("delete", "compact", "compact,delete", "delete,compact", config_type=LIST),
         "delete",
-        "default cleanup.policy of topics; 'compact' keeps the latest record of each key",
+        "the default cleanup.policy of topics; 'compact' keeps the latest record of each key",
     )
     log_cleaner_backoff_ms: int = config(
         whole(10, INT64_MAX),
@@ -151,119 +170,146 @@ class Settings:
     log_cleaner_dedupe_buffer_size: int = config(
         whole(4_096, 2**40),
         134_217_728,
-        "bytes of memory for the keys of one pass; a log with more keys is compacted in several passes",
+        "the bytes of memory for the keys of one pass; a log with more keys is compacted in several passes",
     )
     log_cleaner_delete_retention_ms: int = config(
-        whole(0, INT64_MAX), DAY_MS, "default delete.retention.ms of topics"
+        whole(0, INT64_MAX), DAY_MS, "the default delete.retention.ms of topics"
     )
     log_cleaner_max_compaction_lag_ms: int = config(
-        whole(1, INT64_MAX), INT64_MAX, "default max.compaction.lag.ms of topics"
+        whole(1, INT64_MAX), INT64_MAX, "the default max.compaction.lag.ms of topics"
     )
     log_cleaner_min_cleanable_ratio: float = config(
-        RATIO, 0.5, "default min.cleanable.dirty.ratio of topics"
+        RATIO, 0.5, "the default min.cleanable.dirty.ratio of topics"
     )
     log_cleaner_min_compaction_lag_ms: int = config(
-        whole(0, INT64_MAX), 0, "default min.compaction.lag.ms of topics"
+        whole(0, INT64_MAX), 0, "the default min.compaction.lag.ms of topics"
     )
     log_message_timestamp_type: str = config(
         one_of("CreateTime", "LogAppendTime"),
         "CreateTime",
-        "default message.timestamp.type of topics",
+        "the default message.timestamp.type of topics",
     )
     log_flush_interval_messages: int = config(
         whole(1, INT64_MAX),
         INT64_MAX,
-        "records between two fsyncs; 1 survives a power loss, any value survives kill -9",
+        "the number of records between two fsyncs; with 1, records survive a power loss; "
+        "with any value, they survive kill -9",
     )
     log_recovery_check_batches: bool = config(
         FLAG,
         True,
-        "read every batch at start, so that a damaged one is found then; costs a pass over the data",
+        "whether the start reads every batch to find damaged batches; this costs one pass over the data",
     )
     log_recovery_accept_loss: bool = config(
-        FLAG, False, "start although acknowledged data is damaged or missing, and log each loss"
+        FLAG,
+        False,
+        "whether the broker starts although acknowledged data is damaged or missing; each loss is logged",
     )
     group_initial_rebalance_delay_ms: int = config(
         whole(0, 1_800_000),
         _CLASSIC.initial_rebalance_delay_ms,
-        "how long a new group waits for members",
+        "the time for which a new group waits for more members",
     )
     group_min_session_timeout_ms: int = config(
-        POSITIVE, _CLASSIC.min_session_timeout_ms, "smallest session timeout a member may ask for"
+        POSITIVE,
+        _CLASSIC.min_session_timeout_ms,
+        "the minimum session timeout that a member may request",
     )
     group_max_session_timeout_ms: int = config(
-        POSITIVE, _CLASSIC.max_session_timeout_ms, "largest session timeout"
+        POSITIVE,
+        _CLASSIC.max_session_timeout_ms,
+        "the maximum session timeout that a member may request",
     )
-    group_max_size: int = config(POSITIVE, _CLASSIC.max_size, "members in one group")
+    group_max_size: int = config(
+        POSITIVE, _CLASSIC.max_size, "the maximum number of members in one group"
+    )
     group_coordinator_rebalance_protocols: str = config(
-        some_of("classic", "consumer"), "classic,consumer", "group protocols that are served"
+        some_of("classic", "consumer"),
+        "classic,consumer",
+        "the group protocols that the broker serves",
     )
     group_consumer_session_timeout_ms: int = config(
         POSITIVE,
         _CONSUMER.session_timeout_ms,
-        "a member of the consumer protocol that is silent for this time is removed",
+        "the time after which a silent member of the consumer protocol is removed",
     )
     group_consumer_min_session_timeout_ms: int = config(
-        POSITIVE, 45_000, "smallest session timeout a group's own config may set"
+        POSITIVE, 45_000, "the minimum session timeout that a group's own config may set"
     )
-    group_consumer_max_session_timeout_ms: int = config(POSITIVE, 60_000, "largest one")
+    group_consumer_max_session_timeout_ms: int = config(
+        POSITIVE, 60_000, "the maximum session timeout that a group's own config may set"
+    )
     group_consumer_heartbeat_interval_ms: int = config(
         POSITIVE,
         _CONSUMER.heartbeat_interval_ms,
         "the interval of heartbeats for members of the consumer protocol",
     )
     group_consumer_min_heartbeat_interval_ms: int = config(
-        POSITIVE, 5_000, "smallest heartbeat interval a group's own config may set"
+        POSITIVE, 5_000, "the minimum heartbeat interval that a group's own config may set"
     )
-    group_consumer_max_heartbeat_interval_ms: int = config(POSITIVE, 15_000, "largest one")
+    group_consumer_max_heartbeat_interval_ms: int = config(
+        POSITIVE, 15_000, "the maximum heartbeat interval that a group's own config may set"
+    )
     group_consumer_max_size: int = config(
-        POSITIVE, _CONSUMER.max_size, "members in one group of the consumer protocol"
+        POSITIVE,
+        _CONSUMER.max_size,
+        "the maximum number of members in one group of the consumer protocol",
     )
     group_consumer_assignors: str = config(
         ASSIGNORS,
         ",".join(_CONSUMER.assignors),
-        "server-side assignors, own ones as NAME=MODULE:FUNCTION; the first is the default",
+        "the server-side assignors; your own as NAME=MODULE:FUNCTION; the first assignor is the default",
     )
     group_consumer_assignment_interval_ms: int = config(
         whole(0, INT32_MAX),
         _CONSUMER.assignment_interval_ms,
-        "least time between two targets of one group (KIP-1263); 0 computes at once",
+        "the minimum time between two target computations of one group (KIP-1263); with "
+        "0 the target is computed at once",
     )
     group_consumer_regex_refresh_interval_ms: int = config(
         whole(10, INT32_MAX),
         600_000,
-        "shown only: subscriptions by regex are resolved at once after changes of topics and rights",
+        "without effect: the broker resolves regular expressions again after each change of topics or rights",
     )
     group_consumer_migration_policy: str = config(
         one_of(*(policy.value for policy in MigrationPolicy)),
         _CONSUMER.migration_policy.value,
-        "which live groups change their protocol; disabled, until-empty: none, and no classic member joins",
+        "the protocol changes that are allowed for a group with members; with disabled "
+        "or until-empty none, and no classic member may join",
     )
     offset_metadata_max_bytes: int = config(
-        whole(0, 2**20), 4_096, "longest note beside a committed offset"
+        whole(0, 2**20), 4_096, "the maximum size of the metadata text of a committed offset"
     )
     offsets_topic_num_partitions: int = config(
-        whole(1, 10_000), 50, "partitions of the empty topic __consumer_offsets that clients see"
+        whole(1, 10_000),
+        50,
+        "the number of partitions of the empty topic __consumer_offsets, which clients see",
     )
     offsets_retention_minutes: int = config(
-        POSITIVE, 10_080, "how long offsets outlive their use (KIP-211)"
+        POSITIVE, 10_080, "the time for which unused offsets are kept (KIP-211)"
     )
     offsets_retention_check_interval_ms: int = config(
         whole(10, INT64_MAX),
         600_000,
-        "how often offsets expire, and empty groups without offsets are removed",
+        "the interval at which the broker removes expired offsets, and empty groups without offsets",
     )
     producer_id_expiration_ms: int = config(
-        whole(1, INT64_MAX), DAY_MS, "how long an idle producer id is remembered"
+        whole(1, INT64_MAX), DAY_MS, "the time for which the broker remembers an idle producer id"
     )
     transaction_max_timeout_ms: int = config(
-        POSITIVE, _TRANSACTION.max_timeout_ms, "largest transaction timeout a producer may ask for"
+        POSITIVE,
+        _TRANSACTION.max_timeout_ms,
+        "the maximum transaction timeout that a producer may request",
     )
     transaction_state_log_num_partitions: int = config(
-        whole(1, 10_000), 50, "partitions of the empty topic __transaction_state that clients see"
+        whole(1, 10_000),
+        50,
+        "the number of partitions of the empty topic __transaction_state, which clients see",
     )
     transactional_id_expiration_ms: int = config(
-        whole(1, INT64_MAX), 7 * DAY_MS, "how long an idle transactional id is remembered"
+        whole(1, INT64_MAX),
+        7 * DAY_MS,
+        "the time for which the broker remembers an idle transactional id",
     )
 
     @classmethod

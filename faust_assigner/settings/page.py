@@ -16,7 +16,7 @@ from faust_assigner.settings.schema import Setting
 from faust_assigner.settings.service import OPTIONS, flag
 from faust_assigner.settings.table import SETTINGS
 
-HEAD: Final = "| name | a value is; **by default** | meaning |\n| --- | --- | --- |\n"
+HEAD: Final = "| name | allowed values; **default** | meaning |\n| --- | --- | --- |\n"
 _TABLE: Final = re.compile(re.escape(HEAD) + r"(\|.*\n)*")
 
 

@@ -96,7 +96,10 @@ class ServerSettings:
     """The settings of one instance of the service: its addresses, its files, its store."""
 
     bind: tuple[str, int] = declared(
-        ADDRESS, ("127.0.0.1", 50051), "where consumers connect", shown="127.0.0.1:50051"
+        ADDRESS,
+        ("127.0.0.1", 50051),
+        "the address to which consumers connect",
+        shown="127.0.0.1:50051",
     )
     etcd: tuple[str, ...] = declared(
         URLS,
@@ -113,27 +116,36 @@ class ServerSettings:
     topic: tuple[tuple[str, int], ...] = declared(
         TOPICS,
         (),
-        "topics and their partition counts; may be repeated; with `--groups` as `GROUP/NAME=COUNT`",
+        "a topic and its partition count; may be repeated; with `--groups` the form is `GROUP/NAME=COUNT`",
         shown="none",
     )
     kafka: str | None = declared(
-        WORD, None, "Kafka's `host:port`, to read the partition counts of topics", shown="none"
+        WORD,
+        None,
+        "Kafka's `host:port`; the service reads the partition counts of topics there",
+        shown="none",
     )
-    max_calls: int = declared(_ONE, 20_000, "concurrent streams and calls; more are refused")
+    max_calls: int = declared(
+        _ONE,
+        20_000,
+        "the maximum number of concurrent streams and calls; further calls are refused",
+    )
     max_connection_age_s: float = declared(
         _OR_ZERO,
         1800.0,
-        "the age at which a connection is closed, so that load balancers spread the consumers "
-        "again; 0: never",
+        "the age at which a connection is closed, so that load balancers distribute the consumers "
+        "again; with 0 no connection is closed by age",
     )
     tls_cert: Path | None = declared(
-        FILE, None, "the service's certificate, PEM", shown="none: no encryption"
+        FILE, None, "the PEM file with the service's certificate", shown="none: no encryption"
     )
-    tls_key: Path | None = declared(FILE, None, "its key, PEM", shown="none")
+    tls_key: Path | None = declared(
+        FILE, None, "the PEM file with this certificate's key", shown="none"
+    )
     tls_client_ca: Path | None = declared(
         FILE,
         None,
-        "the authority of consumers' certificates, PEM; a consumer's name must equal the name "
+        "the PEM file with the authority of consumers' certificates; a consumer's name must equal the name "
         "in its certificate, or match a certificate's name that ends with `*`",
         shown="none",
     )
@@ -148,20 +160,24 @@ class ServerSettings:
         LIST, (), "the names that may use the operators' calls", shown="none"
     )
     insecure: bool = declared(
-        SWITCH, False, "listen beyond loopback without encryption or authentication"
+        SWITCH,
+        False,
+        "whether the service may listen beyond loopback without encryption or authentication",
     )
     etcd_ca: Path | None = declared(
-        FILE, None, "the authority of etcd's certificate, PEM", shown="none"
+        FILE, None, "the PEM file with the authority of etcd's certificate", shown="none"
     )
     etcd_cert: Path | None = declared(
-        FILE, None, "the service's certificate for etcd, PEM", shown="none"
+        FILE, None, "the PEM file with the service's certificate for etcd", shown="none"
     )
-    etcd_key: Path | None = declared(FILE, None, "its key, PEM", shown="none")
-    etcd_user: str = declared(WORD, "", "the user at etcd", shown="none")
+    etcd_key: Path | None = declared(
+        FILE, None, "the PEM file with the key of that certificate", shown="none"
+    )
+    etcd_user: str = declared(WORD, "", "the name of the service's user at etcd", shown="none")
     etcd_password: str = declared(
         WORD,
         "",
-        "the user's password; give it in the environment, where `ps` does not show it",
+        "the password of this user; give it in the environment, because `ps` shows options",
         shown="none",
     )
     metrics: tuple[str, int] | None = declared(
@@ -172,7 +188,7 @@ class ServerSettings:
         None,
         "an address that answers only gRPC health probes, without TLS, such as the probes of "
         "Kubernetes",
-        shown="none: the consumers' port alone answers them",
+        shown="none: only the address of `--bind` answers probes",
     )
     log_level: str = declared(LEVEL, "info", "the lowest level of logged lines")
     node: str = declared(
@@ -193,20 +209,24 @@ class ServiceSettings:
         30.0,
         "the lease of a consumer: a silent consumer is removed after this time",
     )
-    consumer_keepalive_s: float = declared(_SECONDS, 5.0, "how often a consumer's lease is renewed")
+    consumer_keepalive_s: float = declared(
+        _SECONDS, 5.0, "the interval at which a consumer's lease is renewed"
+    )
     leader_ttl_s: float = declared(
         _SECONDS,
         15.0,
         "the lease of the leader: a silent leader is replaced after this time",
     )
-    leader_keepalive_s: float = declared(_SECONDS, 5.0, "how often the leader's lease is renewed")
+    leader_keepalive_s: float = declared(
+        _SECONDS, 5.0, "the interval at which the leader's lease is renewed"
+    )
     election_retry_s: float = declared(
-        _SECONDS, 5.0, "how often a follower tries to become the leader"
+        _SECONDS, 5.0, "the interval at which a follower tries to become the leader"
     )
     debounce_s: float = declared(
         _OR_ZERO,
         1.0,
-        "how long the leader collects joins and leaves before a rebalance",
+        "the time for which the leader collects joins and leaves before a rebalance",
     )
     handoff_timeout_s: float = declared(
         _SECONDS,
@@ -216,39 +236,44 @@ class ServiceSettings:
     release_timeout_s: float = declared(
         _SECONDS,
         60.0,
-        "the time limit of a release; then the old owner is expelled (`--strict`)",
+        "the time limit of a release; with `--strict` the old owner is expelled afterwards",
     )
     cooldown_s: float = declared(
         _OR_ZERO,
         60.0,
-        "the cool-down of a consumer that could not warm a partition",
+        "the time for which the leader does not ask a consumer again to warm a partition "
+        "that it could not warm",
     )
     rebalance_delay_s: float = declared(
         _OR_ZERO,
         30.0,
-        "after all consumers were gone: how long returned consumers wait for the remaining ones",
+        "after an outage of all consumers: the time for which returned consumers wait for missing consumers",
     )
     #: Seconds between two comparisons of an instance's copy with the store. This is not an option.
     reconcile_s: float = 5.0
     topic_refresh_s: float = declared(
         _SECONDS,
         30.0,
-        "how often the leader reads the partition counts from Kafka",
+        "the interval at which the leader reads the partition counts from Kafka",
     )
     strict: bool = declared(
         SWITCH,
         True,
-        "the old owner stops before the new one starts; `--no-strict` allows two owners at a time",
+        "whether the old owner stops before the new owner starts; `--no-strict` allows two owners at a time",
     )
-    max_handoffs: int = declared(_ONE, 256, "concurrent hand-offs of the group")
-    max_handoffs_per_consumer: int = declared(_ONE, 16, "concurrent hand-offs to one new owner")
+    max_handoffs: int = declared(
+        _ONE, 256, "the maximum number of concurrent hand-offs in the group"
+    )
+    max_handoffs_per_consumer: int = declared(
+        _ONE, 16, "the maximum number of concurrent hand-offs to one new owner"
+    )
     replicas: int = declared(
-        _REPLICAS, 0, "standbys of each partition, among consumers that keep replicas"
+        _REPLICAS, 0, "the number of standbys of each partition, on consumers that keep replicas"
     )
     channel: int = declared(
         _ONE,
         1024,
-        "the length of a slow consumer's command queue; a longer queue is replaced by a fresh "
+        "the maximum length of a consumer's command queue; a longer queue is replaced by a full "
         "assignment",
     )
 

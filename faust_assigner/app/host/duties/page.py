@@ -27,23 +27,24 @@ HEAD = """\
 Generated from `faust_assigner/app/host/duties/duties.toml`:
 `python -m faust_assigner.app.host.duties.page docs/reference/duties.md`.
 
-A method of Faust, mode or aiokafka (here called the *original*) has more effects than its name shows: it sends
-signals, calls sensors and callbacks, checks values, sets flags and writes log lines. Code that replaces the method
-has to keep these effects; this page calls them *duties*. The page lists {methods} methods of Faust, mode and aiokafka:
+A method of Faust, mode or aiokafka (here called the *original*) has more effects than its name shows: it
+sends signals, calls sensors and callbacks, checks values, sets flags and writes log lines. Code that
+replaces the method has to keep these effects; this page calls them *duties*. The page lists {methods}
+methods of Faust, mode and aiokafka:
 
-- {replaced} methods that our code replaces in some cases, or does the work of in a cooperative rebalance. They have
-  {duties} duties.
+- {replaced} methods that our code replaces in some cases, or does the work of in a cooperative
+  rebalance. They have {duties} duties.
 - {calling} methods that our code overrides and that always call the original.
-- {put} attributes of Faust's, mode's or aiokafka's objects that our code sets to a function or an object of ours.
+- {put} attributes of Faust's, mode's or aiokafka's objects that our code sets to a function or an object
+  of ours.
 
-`tests/unit/app/host/test_duties.py` finds our methods in the classes of an app, and reads the duties from the source
-of the originals. The test fails in four cases: a method has no row, a duty has neither a place nor a reason, a place
-does not exist, or an original gains or loses a duty.
+`tests/unit/app/host/test_duties.py` finds our methods in the classes of an app, and reads the duties
+from the source of the originals. The test fails in four cases: a method has no row, a duty has neither a
+place nor a reason, a place does not exist, or an original gains or loses a duty.
 
-Names of our code are relative to `faust_assigner.app`. The column *where* shows the function that fulfils the duty:
-*here* is our method of the same row; *original* is the original method, which ours calls; *nowhere* means that no
-function fulfils the duty, for the reason in the last column.
-"""
+Names of our code are relative to `faust_assigner.app`. The column *where* shows the function that
+fulfils the duty: *here* is our method of the same row; *original* is the original method, which ours
+calls; *nowhere* means that no function fulfils the duty, for the reason in the last column."""
 
 
 def page() -> str:
