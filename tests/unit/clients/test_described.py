@@ -33,8 +33,9 @@ class Client:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.answers = answers
         self.sent: list[Any] = []
+        self.nodes: list[int] = []
         self.cluster = SimpleNamespace(
-            broker_metadata=lambda node: SimpleNamespace(host="h", port=9), brokers=list
+            broker_metadata=lambda node: SimpleNamespace(host="h", port=5 + node), brokers=list
         )
         monkeypatch.setattr(groups, "client_of", self.connected)
         self.versions: list[tuple[int, ...]] = []  # API, newest version, oldest version
@@ -52,13 +53,14 @@ class Client:
         yield self
 
     async def coordinator_lookup(self, kind: object, group_id: str) -> int:
-        """Return the only node."""
+        """Return the coordinator's node."""
         self.looked_up.append((kind, group_id))
-        return 1
+        return 4
 
     async def send(self, node: int, request: tuple[int, dict[str, Any]]) -> Any:
         """Return the test's answer."""
         self.sent.append(request)
+        self.nodes.append(node)
         if self.is_old and any(hasattr(each, "reason") for each in request[1].get("members", ())):
             raise IncompatibleBrokerVersion("no reasons")
         return self.answers[
@@ -183,6 +185,7 @@ def test_an_instance_that_is_named_twice_is_removed_once(
     (_, sent) = client.sent[-1]
     assert sent["group_id"] == "g"
     assert client.versions == [(13, 5, 5), (13, 4, 4)][: len(client.sent)]
+    assert set(client.nodes) == {4}, "the coordinator"
     assert client.looked_up == [(CoordinationType.GROUP, "g")]
     assert [each.group_instance_id for each in sent["members"]] == ["a", "b"]
     reasons = {getattr(each, "reason", None) for each in sent["members"]}
@@ -368,6 +371,7 @@ def test_a_consumer_group_is_described_with_every_field(monkeypatch: pytest.Monk
         (9, {"group_id": "g", "topics": None, "require_stable": False}),
     ]
     assert client.versions == [(69, 1), (9, 7, 2)]
+    assert client.nodes == [4, 4]
     assert client.looked_up == [(CoordinationType.GROUP, "g")]
 
 
@@ -416,6 +420,7 @@ def test_a_classic_group_is_described_with_every_field(
     )  # fmt: skip
     assert client.sent[1] == (15, {"groups": ("g",), "include_authorized_operations": False})
     assert client.versions[1] == (15, 5)
+    assert client.nodes == [4, 4, 4]
 
 
 def test_a_dead_group_that_has_offsets_alone_keeps_its_state(

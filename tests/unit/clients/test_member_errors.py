@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.clients import GroupMember, GroupRefused
+from faust_assigner.clients import GroupMember, GroupRefused, Share
 from faust_assigner.clients import exchange as room
 from tests.unit.clients.test_member import (
     BEAT_S,
@@ -165,3 +165,29 @@ def test_the_callers_own_time_for_a_request_counts(monkeypatch: pytest.MonkeyPat
 
     play(story())
     assert made[0]["request_timeout_ms"] == 5
+
+
+@pytest.mark.parametrize(
+    ("for_s", "asked"),
+    [(float("inf"), [(1.9, 2.0), (5.8, 0.2)]), (3.0, [(1.9, 2.0)]), (1.5, [(1.5, 2.0)])],
+)
+def test_each_heartbeat_waits_for_a_third_of_the_session_and_not_beyond_its_end(
+    answering: Answering, for_s: float, asked: list[tuple[float, float]]
+) -> None:
+    """The coordinator is silent: the second heartbeat has only the rest of the session."""
+    member = a_member(Diary())
+    found: list[tuple[float, float]] = []
+    lost: list[bool] = []
+
+    async def beat(share: object, timeout_s: float) -> None:
+        found.append((round(asyncio.get_running_loop().time(), 6), round(timeout_s, 6)))
+        await asyncio.sleep(timeout_s)
+
+    async def story() -> None:
+        member._exchange.beat = beat  # type: ignore[method-assign, assignment]
+        share = Share(member_id="m", generation=1, protocol="one", is_leader=False, state=b"")
+        lost.append(await member._watch(share, for_s=for_s))
+
+    play(story())
+    assert found == asked
+    assert lost == [for_s == float("inf")]

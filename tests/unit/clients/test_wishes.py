@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka.cluster import ClusterMetadata
 
-from faust_assigner.clients import MetadataAssignor, RackAwareAssignor
+from faust_assigner.clients import MetadataAssignor, RackAwareAssignor, RedundantAssignor
 from faust_assigner.clients.assignors import Joined
 from faust_assigner.clients.preferred import (
     _claiming_home,
@@ -17,6 +17,7 @@ from faust_assigner.clients.preferred import (
     _number_liked,
     _only_preferred,
 )
+from faust_assigner.clients.redundant import _even_out
 from faust_assigner.clients.user_data import UserData
 from faust_assigner.model import Member
 from tests.unit.clients.test_assignors import cluster
@@ -119,3 +120,53 @@ def test_equal_labels_are_one_key_whatever_their_order() -> None:
     one = joined("a", labels={"x": "1", "y": "2"})
     other = joined("b", labels={"y": "2", "x": "1"})
     assert _facts(one) == _facts(other) == (("x", "1"), ("y", "2"))
+
+
+def holder(name: str, topics: tuple[str, ...], **data: Any) -> Joined:
+    """Return a consumer of the topics."""
+    return Joined(member_id=name, topics=topics, data=UserData(**data))
+
+
+def test_the_heaviest_member_gives_its_spares_to_the_lightest() -> None:
+    """The third member, whose load is between the two, keeps its copies; ids do not decide."""
+    heavy, light, middle = (holder(name, ("t",)) for name in ("a", "b", "c"))
+    active = {"a": {("t", 0), ("t", 1)}, "b": {("t", 9)}, "c": {("t", 8)}}
+    spare = {"a": {("t", n) for n in (2, 3, 4, 5)}, "b": set(), "c": {("t", 6), ("t", 7)}}
+    _even_out([heavy, light, middle], active, spare)
+    assert spare == {
+        "a": {("t", 4), ("t", 5)},
+        "b": {("t", 2), ("t", 3)},
+        "c": {("t", 6), ("t", 7)},
+    }
+
+
+def test_if_the_heaviest_member_has_no_movable_spare_the_next_heaviest_gives_its_own() -> None:
+    """The heaviest member's only spare is of a topic that the lightest member does not read.
+
+    After two moves from the third member, that member has room for the heaviest member's spare.
+    """
+    members = [holder("a", ("t",)), holder("b", ("t", "u")), holder("c", ("t", "u"))]
+    active = {
+        "a": set[tuple[str, int]](),
+        "b": {("t", n) for n in range(4)},
+        "c": {("t", 4)},
+    }
+    spare = {"a": set[tuple[str, int]](), "b": {("u", 0)}, "c": {("t", 0), ("t", 1), ("u", 1)}}
+    _even_out(members, active, spare)
+    assert spare == {"a": {("t", 0), ("t", 1)}, "b": set(), "c": {("u", 0), ("u", 1)}}
+
+
+def test_a_redundant_assignor_keeps_at_least_one_copy() -> None:
+    """One copy is a plain assignment; the name contains the number, zero copies are refused."""
+    single, triple = RedundantAssignor(1), RedundantAssignor(3, capacity=2.0)
+    assert (single.name, single.copies) == ("redundant-1", 1)
+    assert (triple.name, triple.copies) == ("redundant-3", 3)
+    assert b'"capacity":2.0' in triple.metadata(["t"]).user_data
+    with pytest.raises(ValueError, match="copies must be 1 or more, got 0"):
+        RedundantAssignor(0)
+    members = [holder("a", ("t", "u")), holder("b", ("t",), active={"t": [1]}, round=1)]
+    found = single.place(members, {"t": 3, "u": 1}, cluster({"t": 3, "u": 1}))
+    assert {m: (dict(one.active), dict(one.spare)) for m, one in found.items()} == {
+        "a": ({"t": [0], "u": [0]}, {}),
+        "b": ({"t": [1, 2]}, {}),
+    }
