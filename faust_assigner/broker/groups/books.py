@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.groups import group_store
 from faust_assigner.broker.groups.pending import PendingOffsets
 from faust_assigner.broker.groups.saving import delete_quietly
-from faust_assigner.broker.storage import group_store
 from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.group import Group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from faust_assigner.broker.storage import group_store
+from faust_assigner.broker.groups import group_store
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from faust_assigner.broker.storage import group_records, group_store
+from faust_assigner.broker.groups import group_records, group_store
 from faust_assigner.broker.storage.store import Range, Store, StoreFailed, prefix_range
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.records import GroupRecord, Kind, Record

@@ -21,12 +21,12 @@ from faust_assigner.broker.storage.store import (
     StoreFailed,
     raise_format,
 )
-from faust_assigner.broker.storage.transaction_store import (
+from faust_assigner.broker.topics import Catalogue, Topic
+from faust_assigner.broker.transactions.transaction_store import (
     dump_transaction,
     load_transactions,
     transaction_key,
 )
-from faust_assigner.broker.topics import Catalogue, Topic
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.transactions import (
     Decision,

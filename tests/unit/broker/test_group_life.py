@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faust_assigner.broker.groups import GroupService
-from faust_assigner.broker.storage import group_store
+from faust_assigner.broker.groups import GroupService, group_store
 from faust_assigner.broker.storage.store import MemoryStore, Store
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import ClassicGroup

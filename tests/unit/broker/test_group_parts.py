@@ -9,11 +9,10 @@ import pytest
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.api.group_offsets import subscribed
-from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.groups import GroupService, group_store
 from faust_assigner.broker.groups.pending import PendingOffsets
-from faust_assigner.broker.storage import group_store
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
-from faust_assigner.broker.storage.transaction_store import load_transactions, transaction_key
+from faust_assigner.broker.transactions.transaction_store import load_transactions, transaction_key
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (

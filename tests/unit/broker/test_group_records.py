@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.groups.group_records import as_writes, load_records
 from faust_assigner.broker.housekeeping import expire_offsets
-from faust_assigner.broker.storage.group_records import as_writes, load_records
 from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
 from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits, State

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.groups.group_records import dump_record
+from faust_assigner.broker.groups.group_store import dump_group, load_groups
 from faust_assigner.broker.housekeeping import expire_offsets
-from faust_assigner.broker.storage.group_records import dump_record
-from faust_assigner.broker.storage.group_store import dump_group, load_groups
 from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import MemoryStore, Store, StoreFailed
 from faust_assigner.coordinator import effects as fx

@@ -19,7 +19,7 @@ from faust_assigner.broker.storage.losses import unreadable
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.rocks_store import FEW_KEYS, RocksStore
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
-from faust_assigner.broker.storage.transaction_store import (
+from faust_assigner.broker.transactions.transaction_store import (
     dump_transaction,
     load_transactions,
     transaction_key,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner.broker.storage.store import MemoryStore
-from faust_assigner.broker.storage.transaction_store import (
+from faust_assigner.broker.transactions.transaction_store import (
     dump_transaction,
     load_transactions,
     transaction_key,

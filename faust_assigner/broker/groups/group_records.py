@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from faust_assigner.broker.storage import group_store
+from faust_assigner.broker.groups import group_store
 from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator.catalogue import Partitions
 from faust_assigner.coordinator.records import (
