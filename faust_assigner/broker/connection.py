@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         try:
             if not self._serve_again(frame):
                 self._serve(frame)
-            self._node.groups.meter.served(frame, self._heard_at)
+            self._node.groups.meter.served(api_key=frame[:2], heard_at=self._heard_at)
         except Exception:
             logger.exception("could not serve a request of %s", self.peer.address)
             self.close("requests_failed", "could not serve a request")

@@ -64,9 +64,9 @@ class Meter:
     )
     _unsettled: dict[str, int] = field(default_factory=dict)  # group -> rebalance start in ms
 
-    def served(self, frame: bytes, heard_at: float) -> None:
+    def served(self, api_key: bytes, heard_at: float) -> None:
         """Record the time since a heartbeat's arrival (``time.monotonic``); ignore other requests."""
-        protocol = HEARTBEATS.get(frame[:2])
+        protocol = HEARTBEATS.get(api_key)
         if protocol is not None:
             self.heartbeat_s[protocol].add(time.monotonic() - heard_at)
 

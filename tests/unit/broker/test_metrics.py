@@ -115,8 +115,8 @@ def test_the_time_of_a_heartbeat_counts_for_its_own_protocol(
     """Other requests are not measured."""
     monkeypatch.setattr(meter_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
     meter = Meter()
-    for frame, heard_at in ((b"\0\x0cx", 99.5), (b"\0\x44x", 98.0), (b"\0\x0b", 1.0), (b"\0", 1.0)):
-        meter.served(frame, heard_at)
+    for api_key, heard_at in ((b"\0\x0c", 99.5), (b"\0\x44", 98.0), (b"\0\x0b", 1.0), (b"\0", 1.0)):
+        meter.served(api_key, heard_at)
     assert {name: (sum(s.counts), s.total) for name, s in meter.heartbeat_s.items()} == {
         "classic": (1, 0.5), "consumer": (1, 2.0)
     }  # fmt: skip
