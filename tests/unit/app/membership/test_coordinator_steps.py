@@ -81,3 +81,20 @@ async def test_a_member_that_gave_up_prepares_again_for_a_new_subscription(made:
     await made.it._on_join_prepare(previous)
     assert made.acts == ["gives up", "_on_join_prepare"]
     assert made.given["_on_join_prepare"] == (previous,)
+
+
+@pytest.mark.parametrize(("actives", "everything"), [(set(), True), ({A}, False)])
+async def test_a_leaving_member_with_standbys_alone_has_given_everything_away(
+    made: Made, actives: set[object], everything: bool
+) -> None:
+    """The partitions of the answer may be standbys; no round is requested, and no app notified."""
+    made.assignor.leaves, made.assignor.follows = True, True
+    made.assignor.actives, made.assignor.standbys = actives, {C}  # type: ignore[assignment]
+    await made.complete(A, C)
+    assert made.acts == [
+        "_start_heartbeat_task",
+        ("let go", {B}),
+        "on assignment",
+        ("gave away", everything),
+    ]
+    assert made.own.tps == {A, C}
