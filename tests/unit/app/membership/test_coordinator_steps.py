@@ -98,3 +98,15 @@ async def test_a_leaving_member_with_standbys_alone_has_given_everything_away(
         ("gave away", everything),
     ]
     assert made.own.tps == {A, C}
+
+
+async def test_a_coordinator_that_closes_stops_no_streams(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The group may be silent then; the consumer stops its streams itself."""
+    watching = asyncio.ensure_future(made.it._watch())
+    await asyncio.sleep(0)
+    made.fence.sure = False
+    made.it._closing.set_result(None)
+    await asyncio.wait_for(watching, 5.0)
+    assert (made.acts, made.member.lost, caplog.text) == ([], False, "")
