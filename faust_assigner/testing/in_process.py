@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -25,7 +25,7 @@ POLL_S = 0.01
 HURRY_S, PAUSE_S = 0.05, 0.002
 #: The passes of the event loop that the work of a fired timer may need.
 ROUNDS = 10
-#: The most real seconds that a turn waits for pending calls of the consumer's thread.
+#: The most real seconds that a turn waits for pending sends and calls of the consumer's thread.
 ANSWERED_S = 1.0
 
 
@@ -57,7 +57,7 @@ class InProcess:
         self.app: Any = None
         self.loop: MovedLoop
         self._up = threading.Event()
-        #: The number of pending calls of the consumer's thread, without polls for records.
+        #: The number of pending sends, and calls of the consumer's thread without polls for records.
         self._calls = 0
 
     # -- a life
@@ -136,10 +136,16 @@ class InProcess:
         self._stamp(self.app.producer)
 
     def _stamp(self, producer: Any) -> None:
-        """Make the app's records have the test's time as their timestamp."""
+        """Make the app's records have the test's time as their timestamp.
 
-        def stamped(send: Callable[..., object]) -> Callable[..., object]:
-            def sent(
+        A send counts as a pending call until the producer has taken the record: before that the
+        producer may wait for the metadata of a new topic, in real time.
+        """
+
+        def stamped(
+            send: Callable[..., Awaitable[object]], counts: bool
+        ) -> Callable[..., Awaitable[object]]:
+            async def sent(
                 topic: str,
                 key: object,
                 value: object,
@@ -147,14 +153,18 @@ class InProcess:
                 timestamp: object,
                 *args: object,
                 **options: object,
-            ) -> Any:
+            ) -> object:
                 at = self._clock.time() if timestamp is None else timestamp
-                return send(topic, key, value, partition, at, *args, **options)
+                self._calls += counts
+                try:
+                    return await send(topic, key, value, partition, at, *args, **options)
+                finally:
+                    self._calls -= counts
 
             return sent
 
-        producer.send = stamped(producer.send)
-        producer.send_and_wait = stamped(producer.send_and_wait)
+        producer.send = stamped(producer.send, counts=True)
+        producer.send_and_wait = stamped(producer.send_and_wait, counts=False)
 
     def _close_loop(self) -> None:
         with contextlib.suppress(RuntimeError):
