@@ -95,7 +95,17 @@ class Made:
             read=read,
         )
         web = SimpleNamespace(bytes=lambda body, *, status, headers: (body, status, headers))
-        return await self.router.forwarding.forward(url, web, request, **options)
+        return await self._send(url, web, request, **options)
+
+    async def _send(self, *asked: Any, **options: Any) -> Any:
+        return await self.router.forwarding.forward(*asked, **options)
+
+
+class Routed(Made):
+    """A router that forwards as Faust's own ``_route_req`` does."""
+
+    async def _send(self, *asked: Any, **options: Any) -> Any:
+        return await self.router._route_req(*asked, **options)
 
 
 async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
@@ -117,6 +127,23 @@ async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
             "timeout": 7,
         }
     ]
+
+
+async def test_fausts_own_requests_are_forwarded_with_the_same_care(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer is the other worker's, and a URL that is not allowed is refused."""
+    it = Routed(monkeypatch, urls=("w1",))
+    assert await it.forward() == (b"answer", 201, {"Content-Type": "application/json"})
+    (asked,) = it.http.asked
+    assert (asked["url"], asked["headers"], asked["data"]) == (
+        URL("http://w1:6067/counts/a?b=c"),
+        [("Accept", "text/plain")],
+        b"body",
+    )
+    with pytest.raises(ServiceUnavailable):
+        await it.forward(URL("http://evil:80"))
+    assert it.http.asked == [asked]
 
 
 @pytest.mark.parametrize(("trusted", "are_sent"), [(("w1",), True), (("w2", "*.w1"), False)])

@@ -60,6 +60,18 @@ async def test_what_was_handed_out_in_this_round_of_the_fetcher_may_be_on_its_wa
     assert it.marks.fresh_at(4) is None
 
 
+async def test_what_was_handed_out_is_noted_by_its_first_round() -> None:
+    """A look while a record is queued does not move the note to a later round."""
+    it = Following()
+    assert await it.look() is None
+    queue = it.app.tables.changelog_queue
+    queue.put_nowait("record")
+    await it.standing._pass_markers([COPY])
+    queue.get_nowait()
+    await it.standing._pass_markers([COPY])
+    assert it.marks.fresh_at(4) == 100.0
+
+
 @pytest.mark.parametrize("began", ["generation", "consumer_generation_id", "recovery"])
 async def test_what_was_handed_out_before_proves_nothing_of_what_began_since(began: str) -> None:
     """A rebalance or a recovery drops queued records, which the copy then lacks."""

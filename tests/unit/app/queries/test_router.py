@@ -126,6 +126,21 @@ class Made:
         return [url for url, *_ in self.workers.asked]
 
 
+async def test_fausts_own_requests_go_through_the_forwarding_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They have no hop and no time limit of ours."""
+    it, said = Made(monkeypatch, Here()), list[Any]()
+
+    async def forward(*asked: Any, **options: Any) -> str:
+        said.append((asked, options))
+        return "answer"
+
+    it.router.forwarding = SimpleNamespace(forward=forward)
+    assert await it.router._route_req(COPY, "web", "request") == "answer"
+    assert said == [((COPY, "web", "request"), {})]
+
+
 NOT_HERE, FRESH = Here(), Here(lag=2, age_s=1.0)
 
 

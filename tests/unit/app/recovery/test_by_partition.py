@@ -1314,9 +1314,14 @@ async def test_a_recovery_of_a_former_generation_restores_nothing(made: Any) -> 
 
 
 async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
-    """The results of partitions outside this round's restore stay."""
+    """The results of partitions outside this round's restore stay; the meter gets the new ones."""
     restores(made, A)
     made.restored = {A: "old", C: "kept"}
+    met: list[Any] = []
+    made.meter = SimpleNamespace(
+        note_start=lambda tps, restored: met.append((set(tps), dict(restored))),
+        finish=met.append,
+    )
     brought_up = made.actives._brought_up
 
     async def noting(*given: Any) -> AsyncGenerator[frozenset[TP], None]:
@@ -1327,6 +1332,7 @@ async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
     made.actives._brought_up = noting
     await made.actives.restore({A})
     assert made.restored == {A: "new", C: "kept"}
+    assert met == [({A}, {A: "new"}), {A}]
 
 
 async def test_callbacks_end_before_the_recovery_does(made: Any) -> None:
