@@ -685,15 +685,16 @@ def test_a_restore_runs_in_its_threads_to_the_committed_ends(
     def committed(settings: Any, partitions: Any, stop: Any) -> Any:
         return [bring_up.replace(one, highwater=one.highwater + 5) for one in partitions]
 
-    def replay(connection: Any, work: Any, **_: Any) -> None:
-        begun.extend([work.begin(), work.begin()])
+    def replay(connection: Any, work: Any, *, isolation_level: str, **_: Any) -> None:
+        begun.extend([work.begin(), work.begin(), isolation_level])
 
     monkeypatch.setattr(bring_up, "ThreadPoolExecutor", Pool)
     monkeypatch.setattr(bring_up, "_with_committed_ends", committed)
     monkeypatch.setattr(bring_up, "replay", replay)
     monkeypatch.setattr(bring_up, "run_until_stopped", lambda work, stop: None)
     monkeypatch.setattr(bring_up._Job, "begin_snapshots", lambda job, pool: pools.append(pool))
-    found = bring_up.bring_up(Job().settings, [cold(A), cold(B, 3, 4)], Stop())
-    assert begun == [(A, Extent(0, 15)), (B, Extent(4, 10))]
+    settings = bring_up.replace(Job().settings, isolation_level="read_committed")
+    found = bring_up.bring_up(settings, [cold(A), cold(B, 3, 4)], Stop())
+    assert begun == [(A, Extent(0, 15)), (B, Extent(4, 10)), "read_committed"]
     assert pools == [(4, "faust-assigner-restore"), "pool", "ended"]
     assert list(found) == [A, B]
