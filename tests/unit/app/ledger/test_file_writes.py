@@ -83,6 +83,22 @@ def test_the_oldest_files_go_until_the_next_one_fits(tmp_path: Path) -> None:
     assert "a.jsonl.2" in writes(exact, b"1\n"), "220 bytes with its own are not too many"
 
 
+def test_the_room_of_an_ended_processs_file_counts(tmp_path: Path) -> None:
+    """The file of the longest silence goes first; no further file goes once the rest fits."""
+    now = time.time()
+    for name, size, age_s in (
+        ("dead.jsonl", 70, 3 * ledger_files.QUIET_S),
+        ("gone.jsonl", 30, 2 * ledger_files.QUIET_S),
+        ("a.jsonl.1", 40, ledger_files.QUIET_S / 3),
+        ("w.jsonl", 20, 4 * ledger_files.QUIET_S),
+    ):
+        (tmp_path / name).write_bytes(b"x" * (size - 1) + b"\n")
+        os.utime(tmp_path / name, (now - age_s,) * 2)
+    files = LedgerFiles(tmp_path, "w", file_bytes=60, total_bytes=140)
+    assert set(writes(files, b"1\n")) == {"a.jsonl.1", "w.jsonl"}
+    assert files.counts.written == 1
+
+
 def test_a_file_is_at_most_as_large_as_all_files_together(tmp_path: Path) -> None:
     """A total below a file's size limits the file."""
     files = LedgerFiles(tmp_path, "w", file_bytes=1000, total_bytes=5)

@@ -151,3 +151,14 @@ def test_a_page_counts_each_byte_that_it_has_read_once(
         if not cursor:
             break
     assert cursors == [f"{number}:61", f"{number}:30", ""]
+
+
+@pytest.mark.parametrize("offset", ["x", "", "-1", "²"])
+def test_a_cursor_without_an_offset_reads_its_file_whole(tmp_path: Path, offset: str) -> None:
+    """Newer files are left out; an older file follows."""
+    lines = [b'{"table":"decision","group_id":"shop","n":%d}' % n for n in range(3)]
+    for at, (name, line) in enumerate(zip(("old", "this", "new"), lines, strict=True), 1):
+        write(tmp_path, f"{name}.jsonl", [line + b"\n"], at=at)
+    number = (tmp_path / "this.jsonl").stat().st_ino
+    found = page(tmp_path, "shop", f"{number}:{offset}")
+    assert (found.lines, found.cursor) == (tuple(lines[:2]), "")

@@ -12,7 +12,7 @@ from faust.stores.rocksdb import Store
 from rocksdict import Rdict
 
 from faust_assigner.app.tables import disk
-from faust_assigner.app.tables.disk import partitions_on_disk
+from faust_assigner.app.tables.disk import is_writable, partitions_on_disk, takes_files
 from tests.support.faust_group import make_app
 
 
@@ -328,3 +328,18 @@ def test_files_without_offsets_take_their_time_as_well(
     assert disk.stored_offsets(open_, files.paths, budget_s=3.0) == {}
     assert files.opened == [0, 1]
     assert "Read the positions of 0 of 3 table files in 3 s" in caplog.text
+
+
+def test_files_go_into_databases_of_plain_values_that_this_worker_writes(tmp_path: Path) -> None:
+    """A database with a TTL is written, but takes no files; sets and memory are neither."""
+    app = rocksdb_app(tmp_path)
+    app.conf.tabledir.mkdir(parents=True, exist_ok=True)
+    plain = app.Table("plain").data
+    expiring = app.Table("ttl", options={"ttl": 60}).data
+    read_only = app.Table("read", options={"read_only": True}).data
+    other = app.Table("other").data
+    other.rocksdb_options.use_rocksdict = False
+    sets = app.SetTable("set").data
+    stores = (plain, expiring, read_only, other, sets, SimpleNamespace())
+    assert [is_writable(store) for store in stores] == [True, True, False, False, False, False]
+    assert [takes_files(store) for store in stores] == [True, False, False, False, False, False]
