@@ -48,6 +48,7 @@ def _keep_logging() -> object:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 def test_a_group_of_300_with_three_tables_fits_into_kafkas_record() -> None:
     """All metadata and all assignments stay below 1 MiB, including the directory of owners."""
     found = measure(Case(300, 1_000, tables=3), OurGroup, 1)

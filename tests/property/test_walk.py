@@ -17,6 +17,7 @@ def test_random_lives_break_no_promise() -> None:
     assert played == rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("life", "rounds"), [("3002:42", 21), ("3002:914", 121)])
 def test_what_waits_may_be_exchanged_for_what_is_nearer(life: str, rounds: int) -> None:
     """A new copy is complete; exchanging two waiting tasks may save a warm-up."""

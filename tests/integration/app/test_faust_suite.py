@@ -60,6 +60,7 @@ def test_apps_get_ours_where_they_would_get_fausts(tmp_path: Path) -> None:
     assert "created 1 times" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_in_which_nobody_asked_for_ours_fails(tmp_path: Path) -> None:
     """Otherwise a swap that no longer works would look like success."""
     done = run(tmp_path, "def test_nothing():\n    pass\n")

@@ -21,6 +21,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return dist.build(tmp_path_factory.mktemp("dist"), isolated=False)
 
 
+@pytest.mark.slow
 def test_every_file_of_the_package_is_in_the_wheel(built: tuple[Path, Path]) -> None:
     """Among them are py.typed, the page of the history and the Maven files."""
     assert (dist.ROOT / dist.PACKAGE / "py.typed").exists()
@@ -35,6 +36,7 @@ def test_the_sdist_has_examples_docs_and_tests(built: tuple[Path, Path]) -> None
     assert not [name for name in inside if name.endswith(".pyc")]
 
 
+@pytest.mark.slow
 def test_both_pass_twine(built: tuple[Path, Path]) -> None:
     """twine accepts both files and their description."""
     said = dist.run(sys.executable, "-m", "twine", "check", "--strict", *built)

@@ -30,6 +30,7 @@ def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
     run(seed, steps=40)
 
 
+@pytest.mark.slow
 def test_every_life_of_two_members_keeps_every_promise() -> None:
     """The search covers all states of two members, two partitions and three epochs."""
     assert Search(members=2, partitions=2, epochs=3).run() > 1_000
@@ -41,6 +42,7 @@ def test_every_life_of_three_members_keeps_every_promise() -> None:
     assert Search(members=3, partitions=1, epochs=3).run() > 6_000
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
     """Otherwise a failure's seed would not reproduce the failure."""
     told = (

@@ -32,6 +32,7 @@ def test_random_lives_keep_every_promise() -> None:
     assert fenced > 0, "somebody commits late"
 
 
+@pytest.mark.slow
 @given(st.integers(min_value=10**6, max_value=10**12))
 @settings(max_examples=examples(40, 5), deadline=None)
 def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
@@ -45,6 +46,7 @@ def test_a_seed_is_the_same_life_each_time(seed: int) -> None:
     assert play(*draw(seed, 25)) == play(*draw(seed, 25))
 
 
+@pytest.mark.slow
 def test_a_broken_promise_is_told_with_its_seed_and_the_acts_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

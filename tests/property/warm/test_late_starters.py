@@ -20,6 +20,8 @@ from tests.support.examples import examples
 
 TOPICS = ("clicks", "orders", "orders-log", "users", "users-log")
 SIZES = (3, 4, 5, 8, 13, 30, 70, 200)
+#: The sizes; ``make test`` leaves out the two largest.
+SOME_SLOW = [*SIZES[:-2], *(pytest.param(n, marks=pytest.mark.slow) for n in SIZES[-2:])]
 
 
 def counts(members: int, extra: int = 0) -> dict[str, int]:
@@ -83,7 +85,7 @@ def owners(made: Plan) -> dict[tuple[str, int], str]:
     }
 
 
-@pytest.mark.parametrize("members", SIZES)
+@pytest.mark.parametrize("members", SOME_SLOW)
 @pytest.mark.parametrize("replicas", [0, 1, 2])
 def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
     """With equal counts all owners are as before, provided the early members kept their tasks."""
@@ -102,7 +104,7 @@ def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
     assert told or members >= 30, "of the one life of a large group the early may have moved"
 
 
-@pytest.mark.parametrize("members", [*SIZES[:-1], pytest.param(SIZES[-1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("members", SOME_SLOW)
 @pytest.mark.parametrize("extra", [0, 1])
 def test_late_starters_are_met_as_the_oracle_would(members: int, extra: int) -> None:
     """In three waves, as many tasks stay, land warm and return as any distribution permits."""
@@ -126,7 +128,7 @@ def test_late_starters_are_met_as_the_oracle_would(members: int, extra: int) -> 
                 ), (seed, group.topics)
 
 
-@pytest.mark.parametrize("members", SIZES)
+@pytest.mark.parametrize("members", SOME_SLOW)
 def test_nothing_moves_to_and_fro(members: int) -> None:
     """One more round may move promoted tasks to their targets; then no task moves."""
     partitions = counts(members, 1)

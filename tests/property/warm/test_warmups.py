@@ -18,7 +18,7 @@ from faust_assigner.warmup import WarmupPolicy
 from tests.property.warm.fleets import LOGS, LONG, Fleet, churn, die, drain, fleet, join, off_target
 
 
-@pytest.mark.parametrize("members", [3, 6, 12, 40, 200])
+@pytest.mark.parametrize("members", [3, 6, 12, 40, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("event", [join, die, drain, churn])
 @pytest.mark.parametrize("groups", [3, 1])
 def test_the_target_is_reached_in_as_many_rounds_as_are_promised(

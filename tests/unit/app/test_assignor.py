@@ -404,6 +404,7 @@ def test_copies_are_named_where_the_leader_may_answer_from_them() -> None:
     assert urls_of_copies(assignor_of(group(2))) == [()] * 6
 
 
+@pytest.mark.slow
 def test_copies_are_left_out_before_owners_are() -> None:
     """A group whose record would be too large continues without the copies."""
     least = next(
@@ -418,6 +419,7 @@ def test_copies_are_left_out_before_owners_are() -> None:
     assert urls_of_copies(member) == [()] * 6
 
 
+@pytest.mark.slow
 def test_the_same_bytes_for_any_hash_seed_and_member_order() -> None:
     """Three hash seeds and two orders of members give the same digest."""
     script = """

@@ -67,6 +67,7 @@ def test_where_there_is_a_log_it_is_said_at_once(caplog: pytest.LogCaptureFixtur
     assert caplog.messages == SAID
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_workers_log_has_it(tmp_path: Path) -> None:
     """The worker is real, and its broker is unreachable."""

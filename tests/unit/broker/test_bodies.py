@@ -55,6 +55,7 @@ def test_records_are_read_together_as_one_by_one(
     assert read(body, len(fields), together=False) == written
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.binary(max_size=9), min_size=1, max_size=4),
     st.integers(0, 2**32),

@@ -83,6 +83,7 @@ def test_the_json_has_the_same_facts() -> None:
     assert found["useful"] == [1, 2, 3, 4, 6, 12]
 
 
+@pytest.mark.slow
 def test_once_needs_no_grpc() -> None:
     """Only serving needs the extra; without gRPC the error line names the extra."""
     code = "import sys; sys.modules['grpc'] = None; from faust_assigner.cli import main; main()"

@@ -253,6 +253,7 @@ BUGS: dict[str, tuple[Start, ...]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.processes  # a client that is paused for three seconds loses its registration
 async def test_our_client_keeps_every_rule() -> None:
     """The scenarios run concurrently."""

@@ -44,6 +44,7 @@ def two_workers(folder: Path, **more: Any) -> Iterator[tuple[Fleet, Load]]:
             fleet.stop()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_hands_over_before_it_leaves(tmp_path: Path) -> None:
     """No record repeats, no partition has two owners, and the remaining worker has all copies."""
     with two_workers(tmp_path) as (fleet, load):

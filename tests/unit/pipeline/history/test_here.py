@@ -67,6 +67,7 @@ def read(out: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_without_pyspark_installed_the_tables_are_the_models(
     ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole(
     assert subprocess.run(command, capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -13,6 +13,7 @@ from faust_assigner.pipeline.history.axes import COLOURS
 from faust_assigner.pipeline.history.plots import draw, figure, svg
 
 DAY = dt.date(2026, 11, 1)
+SLOW = pytest.mark.slow
 
 
 def rows(table: str, count: int) -> list[dict[str, Any]]:
@@ -77,7 +78,7 @@ def drawing(name: str, found: list[dict[str, Any]]) -> Any:
     return figure(name, {TABLES[name]: found})
 
 
-@pytest.mark.parametrize("count", [1, 2, 10, 40, 365])
+@pytest.mark.parametrize("count", [1, 40, *(pytest.param(n, marks=SLOW) for n in (2, 10, 365))])
 @pytest.mark.parametrize("table", list(TABLES))
 def test_labels_do_not_overlap(table: str, count: int) -> None:
     """The rule holds for many days and long names; no label is cut off at the edge."""

@@ -224,6 +224,7 @@ def test_a_ledger_without_decisions_is_refused_by_name(tmp_path: Path) -> None:
         week(facts_of(accepted_rows([str(tmp_path)])))
 
 
+@pytest.mark.slow
 def test_what_the_replay_predicts_stands_beside_what_was_recorded(
     recorded_week: Path, tmp_path: Path
 ) -> None:

@@ -183,6 +183,7 @@ def test_a_policy_may_be_any_callable_of_the_callers() -> None:
     assert load("faust_assigner.planner:plan") is load("ours")
 
 
+@pytest.mark.slow
 def test_processes_and_a_loop_give_identical_rows() -> None:
     """Floats are compared bit by bit."""
     run = Run(5, arms=arms(["ours+static", "stock"], [1]))
