@@ -36,8 +36,12 @@ class Settings:
     ``shrink_at`` of the smaller size's rate.
     """
 
-    least: int = declared(_whole(0), 1, "workers at least; with 0 an idle group sleeps")
-    most: int | None = declared(_whole(1), None, "workers at most", shown="as many as tasks")
+    least: int = declared(
+        _whole(0), 1, "the minimum number of workers; with 0 an idle group has no worker"
+    )
+    most: int | None = declared(
+        _whole(1), None, "the maximum number of workers", shown="the number of tasks"
+    )
     target_lag: float | None = declared(
         _RECORDS,
         None,

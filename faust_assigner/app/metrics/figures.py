@@ -73,14 +73,16 @@ def _counter(name: str, meaning: str, *, unit: str = "", leader_only: bool = Fal
 
 
 _COPIES = (
-    _gauge("owned_partitions", "partitions", "partitions that this worker owns"),
+    _gauge("owned_partitions", "partitions", "the number of partitions that this worker owns"),
     _gauge(
-        "standby_partitions", "partitions", "changelog partitions of which this worker keeps a copy"
+        "standby_partitions",
+        "partitions",
+        "the number of changelog partitions of which this worker keeps a copy",
     ),
     _gauge(
         "warmup_partitions",
         "partitions",
-        "copies whose task moves to this worker in a follow-up round after they have caught up",
+        "the number of copies whose task moves to this worker in a follow-up round after they have caught up",
     ),
     _gauge(
         "owned_changelog_partition",
@@ -91,7 +93,7 @@ _COPIES = (
     _gauge(
         "standby_lag_records",
         "records",
-        "offsets that a copy lacks, from the broker's end offsets of the last seconds; a "
+        "the number of offsets that a copy lacks, from the broker's end offsets of the last seconds; a "
         "warm-up counts as a copy",
         labels=TP_LABELS,
     ),
@@ -99,7 +101,7 @@ _COPIES = (
         "standby_lag_seconds",
         "seconds",
         "the age of the oldest record that a copy lacks; for a copy that never caught up, the "
-        "time since it is followed",
+        "time since this worker began to follow the changelog",
         labels=TP_LABELS,
     ),
 )
@@ -108,7 +110,7 @@ _STANDING = (
         name="standing_partitions",
         kind=GAUGE,
         unit="partitions",
-        meaning="owned source partitions that are not processed, by reason",
+        meaning="the number of owned source partitions that are not processed, by reason",
         labels=("reason",),
         starts=tuple((reason,) for reason in REASONS),
     ),
@@ -118,21 +120,31 @@ _STANDING = (
         "the time for which a source partition has not been processed for this reason",
         labels=(*TP_LABELS, "reason"),
     ),
-    _gauge("ready", "", "1 where /assignor/ready answers 200"),
+    _gauge("ready", "", "1 while /assignor/ready answers 200, otherwise 0"),
     _counter(
-        "fences", "memberships that ended because the group did not know this worker any longer"
+        "fences",
+        "the number of memberships that ended because the group did not know this worker any longer",
     ),
     _maybe(
         "group_silent_seconds",
         "seconds",
         "the time since this worker sent the last answered heartbeat",
     ),
-    _gauge("unreadable_partitions", "partitions", "partitions whose records cannot be read now"),
-    _counter("unreadable_fetches", "attempts to read a partition whose records cannot be read"),
-    _counter("unreadable_records", "changelog records that did not decode and were skipped"),
+    _gauge(
+        "unreadable_partitions",
+        "partitions",
+        "the number of partitions whose records cannot be read now",
+    ),
+    _counter(
+        "unreadable_fetches",
+        "the number of attempts to read a partition whose records cannot be read",
+    ),
+    _counter(
+        "unreadable_records", "the number of changelog records that did not decode and were skipped"
+    ),
 )
 _ROUNDS = (
-    _counter("rounds", "rebalances that this worker joined"),
+    _counter("rounds", "the number of rebalances that this worker joined"),
     Figure(
         name="round_answer_seconds",
         kind=HISTOGRAM,
@@ -155,13 +167,13 @@ _ROUNDS = (
     ),
     _counter(
         "follow_ups",
-        "rounds that this worker requested, to move tasks to copies that have caught up",
+        "the number of rounds that this worker requested, to move tasks to copies that have caught up",
     ),
     Figure(
         name="rounds_led",
         kind=COUNTER,
         unit="",
-        meaning="rounds decided by this worker, by the change since the last round",
+        meaning="the number of rounds decided by this worker, by the change since the last round",
         labels=("trigger",),
         starts=tuple((trigger,) for trigger in TRIGGERS),
         leader_only=True,
@@ -174,16 +186,18 @@ _ROUNDS = (
         buckets=PLAN_BUCKETS,
         leader_only=True,
     ),
-    _counter("moves", "tasks whose owner changed", leader_only=True),
+    _counter("moves", "the number of tasks whose owner changed", leader_only=True),
     _counter(
-        "cold_moves", "stateful tasks given to a member without their state", leader_only=True
+        "cold_moves",
+        "the number of stateful tasks given to a member without their state",
+        leader_only=True,
     ),
 )
 _RESTORES = (
     _gauge(
         "restore_remaining_records",
         "records",
-        "changelog records that remain to be restored, including the records of standbys and "
+        "the number of changelog records that remain to be restored, including the records of standbys and "
         "warm-ups",
     ),
     _maybe(
@@ -192,21 +206,30 @@ _RESTORES = (
         "the time until these records are restored, at the rate of the last ten seconds; absent "
         "without progress",
     ),
-    _counter("restored_records", "restored changelog records", unit="records"),
-    _counter("corrupt_folders", "corrupt table folders, which were set aside", unit="folders"),
-    _maybe("disk_free_bytes", "bytes", "free space of the tables' file system"),
-    _maybe("disk_size_bytes", "bytes", "size of the tables' file system"),
+    _counter("restored_records", "the number of restored changelog records", unit="records"),
+    _counter(
+        "corrupt_folders",
+        "the number of corrupt table folders, which the worker renamed",
+        unit="folders",
+    ),
+    _maybe("disk_free_bytes", "bytes", "the free bytes of the tables' file system"),
+    _maybe("disk_size_bytes", "bytes", "the size of the tables' file system"),
 )
 _LEADERS = (
     _gauge("leads", "", "1 on the member that decided the group's last round"),
-    _maybe("members", "members", "members of the last round", leader_only=True),
-    _maybe("tasks", "tasks", "tasks of the last round", leader_only=True),
-    _maybe("off_target_tasks", "tasks", "tasks that are not yet at their target", leader_only=True),
-    _maybe("warming_tasks", "tasks", "tasks with a warm-up", leader_only=True),
+    _maybe("members", "members", "the number of members of the last round", leader_only=True),
+    _maybe("tasks", "tasks", "the number of tasks of the last round", leader_only=True),
+    _maybe(
+        "off_target_tasks",
+        "tasks",
+        "the number of tasks that are not yet at their target",
+        leader_only=True,
+    ),
+    _maybe("warming_tasks", "tasks", "the number of tasks with a warm-up", leader_only=True),
     _maybe(
         "uncovered_tasks",
         "tasks",
-        "stateful tasks without a caught-up copy on another member, by the members' reports of "
+        "the number of stateful tasks without a caught-up copy on another member, by the members' reports of "
         "the last round",
         leader_only=True,
     ),
@@ -215,55 +238,64 @@ _LEADERS = (
 #: Key in ``PartitionAssignor.counters`` -> its figure; a round's log lines report the same counts.
 COUNTED: Final = {
     "refused_members": _counter(
-        "refused_members", "members whose claims were refused", leader_only=True
+        "refused_members", "the number of members whose claims were refused", leader_only=True
     ),
     "disbelieved_positions": _counter(
         "disbelieved_positions",
-        "copies whose reported position is beyond the end of their changelog; they count as empty",
+        "the number of copies whose reported position is beyond the end of their changelog; such a "
+        "copy counts as empty",
         leader_only=True,
     ),
     "fallbacks": _counter(
         "fallbacks",
-        "rounds in which the planner failed; partitions were assigned without regard to their "
+        "the number of rounds in which the planner failed; partitions were assigned without regard to their "
         "former owners",
         leader_only=True,
     ),
     "missing_topics": _counter(
-        "missing_topics", "subscribed topics without partitions", leader_only=True
+        "missing_topics", "the number of subscribed topics without partitions", leader_only=True
     ),
     "shrunk_topics": _counter(
-        "shrunk_topics", "topics with fewer partitions than members claim", leader_only=True
+        "shrunk_topics",
+        "the number of topics with fewer partitions than members claim",
+        leader_only=True,
     ),
     "duplicate_urls": _counter(
-        "duplicate_urls", "URLs that several members reported", leader_only=True
+        "duplicate_urls", "the number of URLs that several members reported", leader_only=True
     ),
     "unknown_tables": _counter(
-        "unknown_tables", "changelogs that the leader's code does not know", leader_only=True
+        "unknown_tables",
+        "the number of changelogs that the leader's app does not declare",
+        leader_only=True,
     ),
     "directories_left_out": _counter(
         "directories_left_out",
-        "rounds whose directory of owners was too large for the group's record",
+        "the number of rounds whose directory of owners was too large for the group's record",
         leader_only=True,
     ),
     "weights_failures": _counter(
         "weights_failures",
-        "rounds without weights because the weights could not be read",
+        "the number of rounds without weights because the weights could not be read",
         leader_only=True,
     ),
     "follow_ups": next(figure for figure in _ROUNDS if figure.name == "follow_ups"),
     "unreadable_partitions": next(f for f in _STANDING if f.name == "unreadable_fetches"),
-    "unreadable_answers": _counter("unreadable_answers", "leader's answers that did not decode"),
-    "foreign_urls": _counter("foreign_urls", "leader's answers with a wrong URL for this worker"),
+    "unreadable_answers": _counter(
+        "unreadable_answers", "the number of leader's answers that this worker could not decode"
+    ),
+    "foreign_urls": _counter(
+        "foreign_urls", "the number of leader's answers with a wrong URL for this worker"
+    ),
     "metadata_failures": _counter(
-        "metadata_failures", "joins without claims because they could not be encoded"
+        "metadata_failures", "the number of joins without claims because they could not be encoded"
     ),
     "memory_failures": _counter(
-        "memory_failures", "failed writes of the list of owned partitions to disk"
+        "memory_failures", "the number of failed writes of the list of owned partitions to disk"
     ),
     "memories_ignored": _counter(
-        "memories_ignored", "failed reads of the list of owned partitions from disk"
+        "memories_ignored", "the number of failed reads of the list of owned partitions from disk"
     ),
-    "sensor_failures": _counter("sensor_failures", "calls of a Faust sensor that failed"),
+    "sensor_failures": _counter("sensor_failures", "the number of failed calls of a Faust sensor"),
 }
 
 FIGURES: Final = (

@@ -16,14 +16,15 @@ from faust_assigner.wire.worker_status import REASONS
 HEAD = """\
 # Metrics
 
-Made from `faust_assigner/app/metrics/figures.py`:
+Generated from `faust_assigner/app/metrics/figures.py`:
 `python -m faust_assigner.app.metrics.page docs/reference/metrics.md`.
-[How to get them, alerts and a board](../how-to/metrics.md).
+[How to export the metrics, alerts and a board](../how-to/metrics.md).
 
-Every series has the label `app`, the app's id, beside those below. A gauge that has no value is absent.
-All other series are there with 0 from the start, with every known value of their labels. The series of a
-partition go when the worker gives the partition up. Figures marked *leader only* are known to the member
-that decides rounds: add its counters up over all workers; its gauges are absent on the other members.
+Every series has the label `app` with the app's id, in addition to the labels below. A gauge without a value
+is absent. All other series exist from the start with the value 0, for every known value of their labels. When
+a worker loses a partition, the series of this partition end. Only the group's leader, which decides rounds,
+sets a metric marked *leader only*. The leader changes, so add up such a counter over all workers. A
+leader-only gauge is absent on the other members.
 
 | metric | kind, unit | labels | meaning |
 | --- | --- | --- | --- |
@@ -40,11 +41,12 @@ def page() -> str:
     reasons = "".join(f"| `{reason}` | {why} |\n" for reason, why in REASONS.items())
     triggers = ", ".join(f"`{trigger}`" for trigger in TRIGGERS)
     return (
-        f"{HEAD}{rows}\n## Why a partition stands still\n\n"
+        f"{HEAD}{rows}\n## The label `reason`\n\n"
         f"| `reason` | the partition is not processed because |\n| --- | --- |\n{reasons}"
-        f"\n## Why a round was led\n\n`trigger` is one of {triggers}: the first round of a group, members "
-        "that came or left, another subscription, other partition counts, none of these, or more than "
-        "one.\n"
+        "\n## The label `trigger`\n\nThe label names the change since the last round. Its values are "
+        f"{triggers}: this is the first round of the group, members joined, members left, a "
+        "subscription changed, partition counts changed, none of these changes happened, or several "
+        "of them happened.\n"
     )
 
 
