@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from faust_assigner.app.fixup import PACKAGE
+from faust_assigner.app.fixup import PACKAGE, kept_until_start
 from tests.support.faust_group import make_app
 from tests.support.waiting import wait_until
 
@@ -100,3 +101,40 @@ def test_a_workers_log_has_it(tmp_path: Path) -> None:
         worker.kill()
         worker.wait()
     assert SAID[0] in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("level", "kept"),
+    [
+        (logging.NOTSET, ["info", "warning", "error"]),
+        (logging.DEBUG, ["debug", "info", "warning", "error"]),
+        (logging.ERROR, ["error"]),
+    ],
+)
+def test_a_level_of_the_package_counts_while_there_is_no_log(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, level: int, kept: list[str]
+) -> None:
+    """The records are handled in their order, once, before the consumer is created."""
+    handled: list[str] = []
+    app: Any = SimpleNamespace(_new_consumer=lambda: handled.append("created") or "a consumer")
+    request.addfinalizer(lambda: PACKAGE.setLevel(logging.NOTSET))
+    PACKAGE.setLevel(level)
+    handlers, create = list(PACKAGE.handlers), app._new_consumer
+    logger = logging.getLogger("faust_assigner.app.fixup")
+    with monkeypatch.context() as patch:
+        patch.setattr(PACKAGE, "hasHandlers", lambda: False)
+        with kept_until_start(app):
+            """Log nothing."""
+        assert app._new_consumer is create
+        with kept_until_start(app):
+            for name in ("debug", "info", "warning", "error"):
+                getattr(logger, name)(name)
+        assert (PACKAGE.level, PACKAGE.handlers) == (level, handlers)
+        with pytest.raises(KeyError), kept_until_start(app):
+            raise KeyError
+    assert (PACKAGE.level, PACKAGE.handlers) == (level, handlers)
+    monkeypatch.setattr(logger, "handle", lambda record: handled.append(record.getMessage()))
+    monkeypatch.setattr(logger, "isEnabledFor", lambda level: True)
+    assert app._new_consumer() == "a consumer"
+    assert app._new_consumer() == "a consumer"
+    assert handled == [*kept, "created", "created"]

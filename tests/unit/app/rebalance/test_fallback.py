@@ -62,3 +62,25 @@ def test_plain_metadata_has_the_url_and_no_claim() -> None:
         "external_topic_distribution": {},
         "topic_groups": {},
     }
+
+
+def test_each_standby_of_an_app_is_dealt_by_its_setting() -> None:
+    """Two standbys are on two other members; a topic that the client does not know is left out."""
+    log = "shop-totals-changelog"
+    cluster: Any = SimpleNamespace(
+        partitions_for_topic=lambda topic: {0, 1, 2, 3} if topic == log else None
+    )
+    said = {name: member(f"http://{name}", [log, "young"]) for name in "dacb"}
+    answers = deal(cluster, said, replicas=2)
+    assert list(answers) == ["a", "b", "c", "d"]
+    assert {m: answer.assignment for m, answer in answers.items()} == {
+        "a": [(log, [0, 2, 3])],
+        "b": [(log, [1, 0, 3])],
+        "c": [(log, [2, 0, 1])],
+        "d": [(log, [3, 1, 2])],
+    }
+    assert json.loads(zlib.decompress(answers["d"].user_data))["assignment"] == {
+        "actives": {log: [3]},
+        "standbys": {log: [1, 2]},
+    }
+    assert deal(cluster, {}, replicas=2) == {}

@@ -1,0 +1,160 @@
+"""The delivery of fetched records: what is wanted, what is in hand and what is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.consumer.delivery import Delivery, drop
+
+A, B, C, D = TP("orders", 0), TP("orders", 1), TP("log", 1), TP("bills", 3)
+
+
+def consumer_of(
+    active: set[TP], *, buffered: Any = (), paused: Any = (), client_only: bool = False
+) -> Any:
+    """Return a consumer with these sets of partitions."""
+    return SimpleNamespace(
+        app=SimpleNamespace(client_only=client_only),
+        _active_partitions=active,
+        _buffered_partitions=set(buffered),
+        _paused_partitions=set(paused),
+    )
+
+
+@pytest.mark.parametrize("client_only", [False, True])
+def test_a_partition_is_fetched_while_it_is_active_or_buffered_and_not_paused(
+    client_only: bool,
+) -> None:
+    """A client without a group has all partitions; a pause counts there as well."""
+    consumer = consumer_of({A}, buffered={B, C}, paused={C, A}, client_only=client_only)
+    delivery = Delivery(consumer)
+    assert [delivery.is_wanted(tp) for tp in (A, B, C, D)] == [False, True, False, client_only]
+    consumer._paused_partitions.clear()
+    assert [delivery.is_wanted(tp) for tp in (A, B, C, D)] == [True, True, True, client_only]
+    consumer._active_partitions, consumer._buffered_partitions = {D}, set()
+    assert delivery.is_wanted(D)
+    assert delivery.is_wanted(A) is client_only
+
+
+def test_only_records_of_flowing_partitions_are_taken_and_can_be_put_down() -> None:
+    """A paused partition that is still active keeps its records; the batches are the same lists."""
+    delivery = Delivery(consumer_of({A, C}, buffered={B}, paused={C}))
+    batches = {A: [1, 2], B: [3], C: [4, 5], D: [6]}
+    taken = delivery.take(batches)
+    assert taken == {A: [1, 2], B: [3], C: [4, 5]}
+    delivery.put_down([A, C, D])
+    assert taken == {A: [], B: [3], C: []}
+    assert batches == {A: [], B: [3], C: [], D: [6]}
+    later = delivery.take({A: [7], D: [8]})
+    delivery.put_down({B, D})
+    assert (taken[B], later) == ([3], {A: [7]}), "only the last batch is in hand"
+
+
+async def test_a_record_is_being_handed_out_until_its_stream_has_it() -> None:
+    """Whatever the delivery ends with; a record of a partition that went is not delivered."""
+    consumer = consumer_of({A, B})
+    delivery, seen = Delivery(consumer), list[Any]()
+    gate = asyncio.Event()
+
+    async def deliver(message: Any) -> str:
+        seen.append((message.offset, delivery.is_handing_out({A}), delivery.is_handing_out([B])))
+        await gate.wait()
+        if message.offset == 5:
+            raise ValueError("a stream's")
+        return "delivered"
+
+    def record(tp: TP, offset: int) -> Any:
+        return SimpleNamespace(tp=tp, offset=offset)
+
+    assert not delivery.is_handing_out({A, B})
+    waiting = asyncio.ensure_future(delivery.hand_out(deliver, record(A, 4)))
+    await asyncio.sleep(0)
+    assert delivery.is_handing_out({A, C})
+    assert not delivery.is_handing_out({B})
+    assert not delivery.is_handing_out(())
+    gate.set()
+    assert await waiting == "delivered"
+    assert not delivery.is_handing_out({A, B})
+    with pytest.raises(ValueError, match="a stream's"):
+        await delivery.hand_out(deliver, record(B, 5))
+    assert not delivery.is_handing_out({A, B})
+    gate.clear()
+    waiting = asyncio.ensure_future(delivery.hand_out(deliver, record(B, 6)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert not delivery.is_handing_out({A, B})
+    consumer._active_partitions = {A}
+    assert await delivery.hand_out(deliver, record(B, 7)) is None
+    assert seen == [(4, True, False), (5, False, True), (6, False, True)]
+
+
+def test_missing_records_are_reported_of_partitions_that_were_wanted_twice() -> None:
+    """A pause, and a partition that is new, begin anew; other partitions go on."""
+    consumer = consumer_of({A, B})
+    delivery, seen = Delivery(consumer), list[Any]()
+
+    def look(now: float, *tps: TP) -> None:
+        for tp in tps:
+            delivery.verify(lambda *said: seen.append(said), now, tp)
+
+    look(1.0, A, B)
+    look(2.0, A)
+    delivery.look_anew_at({A, D})
+    look(3.0, A, B)
+    look(4.0, A)
+    consumer._paused_partitions = {B}
+    look(5.0, A, B)
+    consumer._paused_partitions = set()
+    look(6.0, A, B)
+    look(7.0, B)
+    assert seen == [(2.0, A), (3.0, B), (4.0, A), (5.0, A), (6.0, A), (7.0, B)]
+
+
+class Queue(asyncio.Queue[Any]):
+    """Stand in for mode's queue; note the ends of its pressure."""
+
+    def __init__(self, maxsize: int) -> None:
+        super().__init__(maxsize)
+        self.drops: list[int] = []
+
+    def maybe_endorse_pressure_drop(self) -> None:
+        """Note the number of items at the call."""
+        self.drops.append(self.qsize())
+
+
+def event(tp: TP, offset: int) -> Any:
+    """Return an event of a partition."""
+    return SimpleNamespace(message=SimpleNamespace(tp=tp), offset=offset)
+
+
+async def test_a_queue_loses_the_events_of_some_partitions_and_wakes_who_waits_for_room() -> None:
+    """The others stay in order, also items that are no records; each free place wakes a putter."""
+    queue = Queue(5)
+    signal = SimpleNamespace(message=None)
+    kept = [event(B, 1), "a value", signal]
+    for item in (event(A, 0), kept[0], event(C, 2), kept[1], kept[2]):
+        queue.put_nowait(item)
+    assert isinstance(queue._queue, deque)  # type: ignore[attr-defined]
+    putters = [asyncio.ensure_future(queue.put(number)) for number in range(3)]
+    await asyncio.sleep(0)
+    drop(queue, {D, TP("orders", 5)})  # type: ignore[arg-type]
+    assert (queue.qsize(), queue.drops) == (5, [])
+    drop(queue, [A, C])  # type: ignore[arg-type]
+    assert list(queue._queue) == kept  # type: ignore[attr-defined]
+    assert queue.drops == [3]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [putter.done() for putter in putters] == [True, True, False]
+    assert [queue.get_nowait() for _ in range(5)] == [*kept, 0, 1]
+    await asyncio.gather(*putters)
+    drop(queue, {A})  # type: ignore[arg-type]
+    assert queue.get_nowait() == 2
+    drop(queue, {A})  # type: ignore[arg-type]
+    assert queue.drops == [3]
