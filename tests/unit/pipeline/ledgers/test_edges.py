@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pytest
 
-from faust_assigner.pipeline.ledgers import progress
+from faust_assigner.pipeline.ledgers import progress, rows
 from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, pack, read_lines
-from faust_assigner.pipeline.ledgers.files import find_files
+from faust_assigner.pipeline.ledgers.files import file_system, find_files
 from faust_assigner.pipeline.ledgers.parse import parse_messages
 from faust_assigner.pipeline.ledgers.period import SLACK, Period
 from faust_assigner.pipeline.ledgers.progress import news
+from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.schema import PARSED_ARROW
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from tests.integration.spark.ledgers import DECISION, SAMPLE, good
@@ -132,3 +135,45 @@ def test_a_link_to_a_listed_file_is_listed_under_the_files_first_name(tmp_path: 
     for paths in ([tmp_path], [tmp_path / "b.jsonl", tmp_path / "y"]):
         found = find_files([str(path) for path in paths])
         assert [file.name for file in found] == [str(tmp_path / "b.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("s3a://b/x", "s3://b/x"),
+        ("s3n://b/x", "s3://b/x"),
+        ("s3://b/x", "s3://b/x"),
+        ("s3b://b/x", "s3b://b/x"),
+        ("/s3a://b/x", "/s3a://b/x"),
+    ],
+)
+def test_hadoops_names_of_s3_are_read_as_s3(
+    monkeypatch: pytest.MonkeyPatch, url: str, asked: str
+) -> None:
+    """Only the scheme at the beginning counts."""
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda given: given)
+    assert file_system(url) == asked
+
+
+def test_a_damaged_file_is_refused_at_the_line_after_its_last_readable_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A blank line counts in the numbers alone; the whole file is read, by its name and inode."""
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(b"seven b")
+    asked: list[Chunk] = []
+
+    def read(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
+        asked.append(chunk)
+        yield from enumerate((good(DECISION).data, b"", b"no row", good(SAMPLE).data))
+        raise LedgerDamaged(99, "not read further: torn")
+
+    monkeypatch.setattr(rows, "read_lines", read)
+    refused = Refused(keep=9)
+    found = list(rows.accepted_rows([str(path)], refused))
+    assert [row.table for row in found] == ["decision", "partition_sample"]
+    assert asked == [Chunk(str(path), 0, 7)]
+    assert asked[0].inode == path.stat().st_ino
+    (first, torn) = refused.kept
+    assert (first[:2], torn) == ((str(path), 3), (str(path), 5, "not read further: torn"))
+    assert (refused.accepted, refused.lines) == (2, 2)

@@ -170,3 +170,10 @@ def test_a_file_named_by_url_is_replaced_in_one_step_too(tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["weights.json"]
+
+
+@pytest.mark.parametrize("path", ["nonsense://weights", "file:///proc/none/weights"])
+def test_a_place_that_cannot_be_written_is_named(path: str) -> None:
+    """A scheme without a file system is an error of the caller, not a bug."""
+    with pytest.raises(NotPublished, match=f"^{path}: "):
+        write_file(path, b"new")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.weights.drift import drift
-from faust_assigner.pipeline.weights.rates import PartitionRate
+from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of
 from faust_assigner.pipeline.weights.weighing import _costs
 from faust_assigner.weights.document import WeightRow
 
@@ -73,3 +73,16 @@ def test_the_drift_of_a_group_is_of_its_own_shared_partitions() -> None:
         row("g", 2, 50.0),
     ]
     assert drift(before, rows) == {"g": pytest.approx(0.25), "h": 0.0}
+
+
+@pytest.mark.parametrize("name", ["records_in", "bytes_in", "cpu_ms", "state_bytes", "end_offset"])
+def test_an_amount_below_zero_counts_as_zero(name: str) -> None:
+    """A counter was reset; the other amounts of the sample count."""
+    amounts = {"records_in": 2, "bytes_in": 3, "cpu_ms": 4.0, "state_bytes": 5, "end_offset": 6}
+
+    def made(value: float) -> PartitionRate:
+        place = {"group_id": "g", "topic": "t", "partition": 0, "ts": NOON}
+        (found,) = rates_of([{**place, **amounts, name: value}], half_life_s=NO_DECAY)  # type: ignore
+        return found
+
+    assert made(-7) == made(0) != made(7)
