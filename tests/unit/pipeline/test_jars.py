@@ -99,3 +99,9 @@ def test_cached_jars_are_those_of_the_installed_spark(
         monkeypatch.setattr(jars, "installed", lambda _, other=other: other)
         assert jars.cached_connector_jars() == []
     assert jars.connector_package("4.0.1").endswith("_2.13:4.0.1")
+
+
+def test_a_package_that_is_not_installed_has_no_version() -> None:
+    """The version is that of the installed distribution."""
+    assert jars.installed("no-such-package-anywhere") is None
+    assert jars.installed("pytest") == pytest.__version__

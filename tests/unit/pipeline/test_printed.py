@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from faust_assigner.pipeline import doctor, jars, session
 from faust_assigner.pipeline.console import (
@@ -368,3 +370,19 @@ def test_a_session_of_the_doctor_is_stopped_whatever_its_job_does(
     monkeypatch.setattr(session, "spark_session", lambda *given: calls.append(given) or spark)
     assert doctor.check_session() == finding
     assert calls == [("local[1]", "faust-assigner doctor"), "stopped"]
+
+
+def test_a_terminal_shows_a_table_in_a_box_and_no_cell_as_markup() -> None:
+    """The title is at the left, above the heads."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=40, color_system=None, highlight=False)
+    show("Title", ("a", "head"), [("long cell", "x"), ("", "y")], console)
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == [
+        "Title",
+        "┏━━━━━━━━━━━┳━━━━━━┓",
+        "┃ a         ┃ head ┃",
+        "┡━━━━━━━━━━━╇━━━━━━┩",
+        "│ long cell │ x    │",
+        "│           │ y    │",
+        "└───────────┴──────┘",
+    ]

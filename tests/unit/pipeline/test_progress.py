@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -104,3 +105,35 @@ def test_a_session_without_a_page_has_no_address() -> None:
     assert ui_of(Connect()) is None
     there = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl="http://127.0.0.1:1"))
     assert ui_of(there) == "http://127.0.0.1:1"
+
+
+def test_a_terminal_shows_the_newest_line_and_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line is updated in place four times a second and removed at the end, after a failure too."""
+    shown_on: list[Any] = []
+
+    class Live:
+        def __init__(self, progress: Progress, **how: Any) -> None:
+            shown_on.append((progress, how.pop("console").stderr, how))
+
+        def __enter__(self) -> None:
+            shown_on.append("begun")
+
+        def __exit__(self, *_: object) -> None:
+            shown_on.append("ended")
+
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setattr("rich.live.Live", Live)
+    progress = Progress("history", clock=lambda: 1.0)
+    before = threading.active_count()
+
+    def fails() -> None:
+        with shown(progress) as given:
+            assert (given, threading.active_count()) == (progress, before)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    how = {"transient": True, "refresh_per_second": 4}
+    assert shown_on == [(progress, True, how), "begun", "ended"]
+    progress.enter("reading the [lines]")
+    assert str(progress.__rich__().text) == "history 0 s: reading the [lines]"

@@ -208,3 +208,17 @@ def test_a_cluster_is_as_wide_as_its_executors_cores(conf: dict[str, str], tasks
     """Without settings the width is two tasks."""
     spark: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, d="": conf.get(name, d)))
     assert session.width(spark) == tasks
+
+
+def test_a_session_that_is_not_held_is_stopped_beside_a_held_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The caller may have brought a session of its own."""
+    stopped: list[str] = []
+    mine: Any = SimpleNamespace(stop=lambda: stopped.append("mine"))
+    held: Any = SimpleNamespace(stop=lambda: stopped.append("held"))
+    monkeypatch.setattr(session, "_held", [held])
+    session.release(held)
+    assert stopped == []
+    session.release(mine)
+    assert stopped == ["mine"]

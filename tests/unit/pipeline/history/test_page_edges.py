@@ -46,3 +46,15 @@ def test_the_page_has_the_newest_releases() -> None:
     ]  # fmt: skip
     page = to_html(report(rebalances=rows), {}, title="t").decode()
     assert [f"v{n:02d}.x" in page for n in range(RELEASES_SHOWN + 1)] == [False] + 20 * [True]
+
+
+def test_names_and_reasons_are_text_and_no_markup() -> None:
+    """A group, a file or the title may contain anything; a picture is markup."""
+    refused = [{"file": "<i>f", "line": 3, "reason": "<script>alert(1)</script>"}]
+    page = to_html(
+        report(quarantine=refused), {"members": "<svg><b>drawn</b></svg>"}, title="<u>t</u>"
+    ).decode()
+    assert "&lt;i&gt;f" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<title>&lt;u&gt;t&lt;/u&gt;</title>" in page
+    assert "<svg><b>drawn</b></svg>" in page

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from aiokafka import TopicPartition
+from pyspark.errors import AnalysisException
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import Cluster
@@ -194,3 +195,33 @@ def test_each_span_is_read_by_a_task_of_its_own(monkeypatch: pytest.MonkeyPatch)
     assert schema == "file string, pos long, value binary"
     batches = [pa.RecordBatch.from_arrays([pa.array([1, 0])], names=["id"])]
     assert list(task(iter(batches))) == [(source, 1, 0, 2), (source, 4, 3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "has"),
+    [(["key", "value"], True), ([], False), (AnalysisException("no kafka"), False)],
+)
+def test_a_session_has_the_connector_if_it_knows_the_schema_of_kafkas_source(
+    fields: Any, has: bool
+) -> None:
+    """Spark asks no broker for it."""
+    asked: list[Any] = []
+
+    class Reader:
+        def format(self, name: str) -> Reader:
+            asked.append(name)
+            return self
+
+        def options(self, **given: str) -> Reader:
+            asked.append(given)
+            return self
+
+        def load(self) -> Any:
+            if isinstance(fields, Exception):
+                raise fields
+            return SimpleNamespace(schema=SimpleNamespace(fieldNames=lambda: fields))
+
+    spark: Any = SimpleNamespace(read=Reader())
+    assert topics.has_connector(spark) is has
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
+    assert asked == ["kafka", nowhere]
