@@ -9,7 +9,12 @@ import pytest
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from faust_assigner.app.rebalance import consumer_thread
-from faust_assigner.app.rebalance.consumer_thread import AssigningThread, RepairedThread
+from faust_assigner.app.rebalance.consumer import RepairedConsumer
+from faust_assigner.app.rebalance.consumer_thread import (
+    AssigningConsumer,
+    AssigningThread,
+    RepairedThread,
+)
 
 
 async def test_a_fetch_keeps_its_time_and_its_number_of_records(
@@ -121,3 +126,32 @@ async def test_the_steps_of_a_repaired_thread_are_its_consumers(
         (thread, "seek_to_committed", thread),
         ("verify_event_path", 7.5, "tp"),
     ]
+
+
+class OwnThread(AIOKafkaConsumerThread):  # type: ignore[misc]
+    """An app's own thread of the consumer; it notes its arguments and is never started."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.given = args, options
+
+
+@pytest.mark.parametrize(
+    ("consumer_class", "ours"),
+    [(AssigningConsumer, AssigningThread), (RepairedConsumer, RepairedThread)],
+)
+def test_a_consumer_makes_its_thread_from_our_class_and_the_app_s(
+    monkeypatch: pytest.MonkeyPatch, consumer_class: Any, ours: type[Any]
+) -> None:
+    """The thread gets the consumer with its loop and beacon; without an own class it is Faust's."""
+    consumer = object.__new__(consumer_class)
+    consumer.loop, consumer.beacon = "loop", "beacon"
+    expected = ((consumer,), {"loop": "loop", "beacon": "beacon"})
+    monkeypatch.setattr(consumer_class, "thread_class", OwnThread, raising=False)
+    made = consumer._new_consumer_thread()
+    assert type(made).__bases__ == (ours, OwnThread)
+    assert made.given == expected
+    monkeypatch.delattr(consumer_class, "thread_class")
+    monkeypatch.setattr(AIOKafkaConsumerThread, "__init__", OwnThread.__init__)
+    made = consumer._new_consumer_thread()
+    assert type(made).__bases__ == (ours,)
+    assert made.given == expected
