@@ -167,6 +167,20 @@ def test_owners_of_before_are_grouped_by_what_they_held(monkeypatch: pytest.Monk
     }
 
 
+def test_owners_of_before_are_written_for_members_whose_instances_are_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An older leader's directory names URLs alone."""
+    last = Directory(("http://a", "http://b"), {"t": np.array([1, 0, 1])}, ())
+    (_, row), *_ = rows_of(decided(last=last, last_generation=5), monkeypatch, config={})
+    assert row["before"] == {
+        "generation": 5,
+        "urls": ["http://a", "http://b"],
+        "instances": [],
+        "owners": [{"topics": ["t"], "partitions": ["1", "0,2"]}],
+    }
+
+
 def test_placements_have_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group's actives come by number and topic, then its standbys; unowned tasks have no row."""
     _, *found = rows_of(decided(), monkeypatch, config={})

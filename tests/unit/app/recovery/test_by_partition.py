@@ -510,6 +510,17 @@ async def test_the_owners_of_the_round_before_an_eager_one_are_told_to_the_meter
     assert met == [({A, B}, {A}, {B})]
 
 
+async def test_a_global_table_in_memory_continues_from_what_it_has_in_either_role(
+    made: Any,
+) -> None:
+    """A is restored from its copy's offset, also if the copy is followed anew; B is kept as it is."""
+    made.actives.complete, made.standbys.followed = {B}, {B}
+    made.active_offsets |= {B: 3}
+    made.standby_offsets |= {A: 7, B: 9}
+    assert await made.books.take(frozenset({A, B}), frozenset({A, B})) == ({A}, {A})
+    assert (made.active_offsets, made.standby_offsets) == ({A: 7, B: 3}, {B: 9})
+
+
 async def test_the_meter_measures_each_part_from_its_offsets_to_its_tables(made: Any) -> None:
     """The meter starts a chunk before its replay and ends it after its tables are notified."""
     restores(made, A, B)
