@@ -115,6 +115,17 @@ def test_a_line_for_no_reader_ends_the_batch_before_it(monkeypatch: pytest.Monke
     assert it.counts == Counts(written=3, dropped=1)
 
 
+def test_a_line_for_no_reader_does_not_shrink_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is larger than any batch, so it says nothing about the topic's limit."""
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 2000)
+    monkeypatch.setattr(module, "BATCH_BYTES", 1500)
+    monkeypatch.setattr(module, "_without_inputs", lambda line: None)
+    it = Ledger(monkeypatch)
+    it._append(lines(10, 20, 2001, *[100] * 5))
+    assert [list(map(len, batch)) for batch in it.sent] == [[10, 20], [100] * 5]
+    assert (it.counts, it.acts) == (Counts(written=7, dropped=1), ["connect"])
+
+
 def test_a_refused_batch_is_halved_down_to_a_single_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the line loses its inputs, then it is dropped; the batch size stays halved."""
     it = Ledger(monkeypatch)
