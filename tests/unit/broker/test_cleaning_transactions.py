@@ -6,7 +6,7 @@ import pytest
 
 from faust_assigner.broker.storage import clean_writes
 from faust_assigner.broker.storage.cleaning import Rules, cleanable
-from faust_assigner.broker.storage.entries import ENDED
+from faust_assigner.broker.storage.entries import ENDED, INDEX, NONE, Entry
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import TRANSACTIONAL
 from faust_assigner.broker.storage.store import MemoryStore
@@ -168,3 +168,46 @@ def test_all_markers_that_a_step_removes_are_forgotten(log: PartitionLog) -> Non
         found.append(log.transactions.lasts())
     assert found == [(1, 3), (1, 3), ()]
     assert list(log.store.scan(ENDED + log.place)) == []
+
+
+def test_the_next_transaction_of_a_producer_begins_right_after_its_aborted_one(
+    log: PartitionLog,
+) -> None:
+    """Its records stay: the aborted transaction ends with its marker, at the offset before."""
+    data = {"attributes": TRANSACTIONAL, "producer_id": 1, "epoch": 0}
+    for n, commits in enumerate((False, True, False)):
+        write(log, (b"k%d" % n, b"v"), sequence=n, **data)
+        end_transaction(log, 1, commits=commits)
+    write(log, (b"z", b"end"))
+    clean(log)
+    assert offsets(log) == [2, 6]
+
+
+def test_an_aborted_transaction_within_an_open_one_loses_all_its_records(
+    log: PartitionLog,
+) -> None:
+    """The last stable offset is before the aborted transaction until the outer one commits."""
+    data = {"attributes": TRANSACTIONAL, "epoch": 0}
+    write(log, (b"outer", b"1"), producer_id=2, sequence=0, **data)
+    write(log, (b"inner", b"2"), producer_id=1, sequence=0, **data)
+    write(log, (b"inner", b"3"), producer_id=1, sequence=1, **data)
+    end_transaction(log, 1, commits=False)
+    end_transaction(log, 2, commits=True)
+    write(log, (b"z", b"end"))
+    assert log.aborted(0, log.end_offset) == [(1, 1, 3, 0)]
+    clean(log)
+    assert offsets(log) == [0, 5]
+
+
+def test_only_a_batch_that_keeps_a_tombstone_gets_a_time_for_its_removal(
+    log: PartitionLog,
+) -> None:
+    """A tombstone that a later record replaces leaves no time behind."""
+    write(log, (b"a", None), (b"b", b"1"), (b"c", b"1"))
+    write(log, (b"d", None), (b"c", b"2"), (b"e", b"2"))
+    write(log, (b"a", b"3"), (b"e", b"3"))
+    write(log, (b"z", b"4"))
+    clean(log, now_ms=7)
+    assert offsets(log) == [1, 3, 4, 6, 7, 8]
+    entries = [Entry.unpack(value) for _, value in log.store.scan(INDEX + log.place)]
+    assert [one.horizon_ms for one in entries] == [NONE, 7 + DELETE_RETENTION_MS, NONE, NONE]

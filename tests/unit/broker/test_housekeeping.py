@@ -88,10 +88,13 @@ def test_freed_space_is_reclaimed_once_where_it_is_short(tmp_path: Path, is_low:
     async def story() -> list[int]:
         found = node(tmp_path)
         store: Any = found.store
-        found.space.is_open = True
         reclaimed: list[None] = []
         store.reclaim = lambda: reclaimed.append(None)
         store.is_low = is_low
+        found.space.freed()
+        assert found.space.reclaiming is None, "the broker has no threads yet"
+        assert found.space.is_owed
+        found.space.is_open = True
         counts = []
         for _ in range(2):
             found.space.freed()
