@@ -293,3 +293,26 @@ def test_the_size_of_a_claim_is_what_it_expands_to() -> None:
     # The shared claim counts for eight and for five partitions.
     assert _ClaimReader(PARTITIONS, {}).size(said) == (5 + 3) + 1 + 2 + 3 + 1 + 4 + 7
     assert _ClaimReader(PARTITIONS, {}).size(JoinData()) == 0
+
+
+def test_a_claim_that_topics_share_is_cut_at_the_end_of_each() -> None:
+    """Topics of one size share the numbers; the lost partitions of each topic are counted."""
+    shared = Runs.of([1, 4, 6, 9])
+    claims = dict.fromkeys(("bills", "log", "orders"), shared)
+    found = claims_of(
+        [member("a", actives=claims, standbys={"log": shared}, generation=3)],
+        PARTITIONS,
+        {},
+        generation=10,
+        is_kafkas=True,
+        last=Directory(),
+        last_generation=-1,
+    )
+    (one,) = found.members
+    assert {t: [int(p) for p in numbers] for t, numbers in one.actives.items()} == {
+        "bills": [1, 4],
+        "log": [1, 4, 6],
+        "orders": [1, 4, 6],
+    }
+    assert one.actives["log"] is one.actives["orders"]
+    assert found.beyond == {"bills": 2, "log": 2, "orders": 1}
