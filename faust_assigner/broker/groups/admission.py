@@ -23,8 +23,6 @@ from faust_assigner.coordinator.events import (
     Event,
     JoinGroup,
 )
-from faust_assigner.coordinator.refusals import refuse_join
-from faust_assigner.coordinator.states import GroupLimits
 
 
 def creates_group(event: Event) -> bool:
@@ -40,14 +38,17 @@ def creates_group(event: Event) -> bool:
             return False
 
 
-def creation_error(group_id: str, event: Event, group_limits: GroupLimits) -> Code:
-    """Return the reason why an event cannot create the group, or NONE. GroupQuota checks the limits."""
+def creation_error(group_id: str, event: Event) -> Code:
+    """Return INVALID_GROUP_ID if no group may have this id, else NONE.
+
+    GroupQuota checks the limits; the new group checks the event.
+    """
     # Kafka allows commits under an empty group id. For a heartbeat with an empty group id, the group's
     # state machine returns Kafka's error message.
     may_be_nameless = isinstance(event, CommitOffsets | ConsumerGroupHeartbeat)
-    if not limits.is_group_id(group_id) and (group_id or not may_be_nameless):
-        return Code.INVALID_GROUP_ID
-    return refuse_join(event, group_limits, group_id) if isinstance(event, JoinGroup) else Code.NONE
+    if limits.is_group_id(group_id) or (may_be_nameless and not group_id):
+        return Code.NONE
+    return Code.INVALID_GROUP_ID
 
 
 class GroupCreator(Protocol):

@@ -145,11 +145,12 @@ class GroupService:
             # A member that has just created a topic gets the topic's partitions at once.
             self._feed(group, CatalogueChanged(self._tell(group_id)))
         self._feed(group, event)
-        if not isinstance(event, CommitOffsets):
-            self._set_alarm(group_id)  # a commit can only postpone a deadline
+        if isinstance(event, CommitOffsets):
+            return  # a commit can only postpone a deadline, and its group needs no member
+        self._set_alarm(group_id)
         created = self._groups.get(group_id) if is_new else None
-        if isinstance(created, ConsumerGroup) and created.is_unproven:
-            self._forget(group_id)  # the request added no member
+        if created is not None and _is_unused(created):
+            self._forget(group_id)
 
     def beat(self, group_id: str, event: Heartbeat) -> Code:
         """Return the result of a heartbeat at once: state machines never park heartbeats."""
@@ -172,7 +173,7 @@ class GroupService:
         if not creates_group(event):
             return self._unknown(group_id, event)
         is_simple = isinstance(event, CommitOffsets)
-        error = creation_error(group_id, event, self._limits)
+        error = creation_error(group_id, event)
         if error is Code.NONE and not self._has_room(creator, is_simple=is_simple):
             error = Code.GROUP_MAX_SIZE_REACHED
         if error is not Code.NONE:
@@ -298,3 +299,10 @@ class GroupService:
     def _drop(self, group_id: str) -> None:
         self._forget(group_id)
         self._saver.drop(group_id, self.books.close(group_id))
+
+
+def _is_unused(group: Group) -> bool:
+    """Whether a new group has neither a member nor a member id that it handed out."""
+    if isinstance(group, ClassicGroup) and group.roster.pending:
+        return False
+    return group.is_unproven

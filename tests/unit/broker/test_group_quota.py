@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -341,3 +342,23 @@ def test_a_group_of_offsets_that_gets_a_member_makes_room_for_another_one(
         )
     codes.append(commit(desk, peer, "second"))
     assert codes == [Code.NONE, Code.GROUP_MAX_SIZE_REACHED, Code.NONE]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "groups"),
+    [
+        ({"session_timeout_ms": 1}, Code.INVALID_SESSION_TIMEOUT, 0),
+        ({"protocols": ()}, Code.INCONSISTENT_GROUP_PROTOCOL, 0),
+        ({"needs_known_id": True}, Code.MEMBER_ID_REQUIRED, 1),
+    ],
+)
+def test_a_refused_first_join_leaves_no_group_behind_unless_it_got_an_id(
+    changes: dict[str, Any], error: Code, groups: int
+) -> None:
+    """Otherwise unknown clients could fill the broker with empty groups; no peer counts them."""
+    desk, peer = Desk(MemoryStore()), Peer()
+    refused = replace(JoinGroup(0, "", "m", (Protocol("range", b""),)), **changes)
+    answer: list[Reply] = []
+    desk.service.ask("g", lambda t: replace(refused, token=t), answer.append, peer)
+    assert answer[0].error is error  # type: ignore[union-attr]
+    assert (len(list(desk.service)), peer.created_groups) == (groups, groups)

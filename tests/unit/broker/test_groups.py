@@ -254,13 +254,3 @@ def test_the_number_of_groups_and_of_offsets_is_capped(monkeypatch: pytest.Monke
     assert desk.service.books.commit("a", first) is Code.NONE
     assert desk.service.books.commit("a", {("t", 2): Committed(1)}) is Code.INVALID_REQUEST
     assert desk.service.books.commit("a", {("t", 1): Committed(9)}) is Code.NONE
-
-
-def test_a_refused_first_join_leaves_no_group_behind() -> None:
-    """Otherwise unknown clients could fill the broker with empty groups."""
-    desk = Desk(MemoryStore())
-    answer = desk.ask(
-        lambda t: JoinGroup(t, "", "m", (Protocol("range", b""),), session_timeout_ms=1)
-    )
-    assert answer[0].error is Code.INVALID_SESSION_TIMEOUT
-    assert list(desk.service) == []
