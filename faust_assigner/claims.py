@@ -34,15 +34,10 @@ def items_of(claims: object) -> Iterable[tuple[object, object]]:
 
 @dataclass
 class TopicClaims:
-    """All members' claims on one topic, collected one by one and read together."""
+    """All members' claims on one topic: ``claims[i]`` is the claim of ``members[i]``, not read yet."""
 
     members: list[int] = field(default_factory=list)
     claims: list[Any] = field(default_factory=list)
-
-    def add(self, member: int, claim: object) -> None:
-        """Add one member's claim without reading it."""
-        self.members.append(member)
-        self.claims.append(claim)
 
     def is_same(self, other: TopicClaims) -> bool:
         """Return whether both topics have the same members with identical claim objects or equal ranges."""

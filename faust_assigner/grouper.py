@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 
@@ -102,10 +104,10 @@ def _drafts(
     bound: Mapping[str, str] | None,
 ) -> list[_Draft]:
     classes = _members_by_subscription(subscriptions, partitions)
-    classes_of: dict[str, list[int]] = {}
+    classes_of: defaultdict[str, list[int]] = defaultdict(list)
     for k, topics in enumerate(classes):
         for topic in topics:
-            classes_of.setdefault(topic, []).append(k)
+            classes_of[topic].append(k)
     members_of = list(classes.values())
     topics_of: dict[tuple[str, int, tuple[int, ...], bool], list[str]] = {}
     for topic in sorted(classes_of):
@@ -114,7 +116,7 @@ def _drafts(
         topics_of.setdefault(key, []).append(topic)
     drafts = []
     for (_, count, kinds, without_work), topics_here in topics_of.items():
-        members = tuple(sorted(m for k in kinds for m in members_of[k]))
+        members = tuple(sorted(chain.from_iterable(members_of[k] for k in kinds)))
         logs = tuple(t for t in topics_here if t in changelogs)
         sources = tuple(t for t in topics_here if t not in changelogs)
         drafts.append(_Draft(count, members, sources + logs, logs, without_work))
@@ -136,14 +138,14 @@ def _members_by_subscription(
     subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int]
 ) -> dict[frozenset[str], list[int]]:
     """Return subscription -> the members with this subscription, in the order of their first members."""
-    known = {topic for topic, count in partitions.items() if count > 0}
+    known = frozenset(topic for topic, count in partitions.items() if count > 0)
     # id of a collection -> its topics; members often share a collection
     seen: dict[int, frozenset[str]] = {}
     classes: dict[frozenset[str], list[int]] = {}
     for m, topics in enumerate(subscriptions):
         wanted = seen.get(id(topics))
         if wanted is None:
-            wanted = seen[id(topics)] = frozenset(_names(topics) & known)
+            wanted = seen[id(topics)] = known & _names(topics)
         classes.setdefault(wanted, []).append(m)
     return classes
 

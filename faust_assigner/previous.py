@@ -27,7 +27,7 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
 
     Cost: O(claims), and a sort of contested partitions and of the standbys of stateful groups.
     """
-    generations = np.array([_generation(m) for m in members], dtype=np.int64)
+    generations = np.array([_date(m.generation) for m in members], dtype=np.int64)
     topics = {t for group in layout.groups for t in group.topics}
     logs = {t for group in layout.groups for t in group.changelogs}
     actives = _gather((one.actives for one in members), topics)
@@ -69,10 +69,6 @@ def _former_generation(member: Member, generation: int) -> int:
     return generation if member.former_generation is None else _date(member.former_generation)
 
 
-def _generation(member: Member) -> int:
-    return _date(member.generation)
-
-
 def _date(g: object) -> int:
     return min(max(g, -1), 1 << 62) if type(g) is int else -1
 
@@ -83,7 +79,9 @@ def _gather(sides: Iterable[object], topics: set[str]) -> dict[str, TopicClaims]
     for m, claims in enumerate(sides):
         for topic, claim in items_of(claims):
             if type(topic) is str and topic in found:
-                found[topic].add(m, claim)
+                on_topic = found[topic]
+                on_topic.members.append(m)
+                on_topic.claims.append(claim)
     return found
 
 
