@@ -107,3 +107,14 @@ async def test_a_stock_recovery_has_offsets_alone(worker: Worker) -> None:
     worker.offsets |= {A: None, B: 0, C: 6}
     await worker.look(100.0, {A: 3, B: 3, C: 7}, {})
     assert worker.copies.lags(104.0) == {A: (3, 4.0), B: (2, 4.0), C: (0, 0.0)}
+
+
+async def test_a_copy_that_lacks_one_record_is_as_old_as_the_look_before(worker: Worker) -> None:
+    """The last offset of the changelog is the end less one."""
+    worker.standbys = {B}
+    worker.offsets[B] = 10
+    await worker.look(100.0, {B: 11}, {})
+    await worker.look(110.0, {B: 12}, {})
+    assert worker.copies.lags(130.0) == {B: (1, 30.0)}
+    worker.offsets[B] = 11
+    assert worker.copies.lags(130.0) == {B: (0, 0.0)}
