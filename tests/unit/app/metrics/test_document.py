@@ -14,10 +14,12 @@ from faust.types import TP
 
 from faust_assigner.app.consumer.waits import COMMIT, waits_of
 from faust_assigner.app.metrics import document
+from faust_assigner.app.metrics.document import FAUSTS
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.sensor import ASK_S, MetricsSensor
 from faust_assigner.app.rebalance import copy_offsets
 from faust_assigner.errors import MetadataRefused
+from faust_assigner.settings.table import SETTINGS
 from faust_assigner.wire.worker_status import (
     Standstill,
     WorkerStatus,
@@ -82,6 +84,8 @@ async def test_settings_are_named_with_their_values() -> None:
     assert settings["broker_session_timeout"] == "30"
     assert settings["table_standby_replicas"] == "1"
     assert settings["processing_guarantee"] == "at_least_once"
+    ours = {setting.name for setting in SETTINGS if setting.name != "FAUST_ASSIGNER_CACHE"}
+    assert settings.keys() == ours | set(FAUSTS), "a machine's cache is no setting of the app"
 
 
 @pytest.mark.parametrize(

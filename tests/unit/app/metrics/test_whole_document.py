@@ -156,6 +156,7 @@ def test_a_document_has_every_field(app: Any) -> None:
         settings={"A": "1"},
         counters={CORRUPT_FOLDERS: 6, "fallbacks": 3, "zeros": 0},
     )
+    assert list(status(app).tables[0].bytes) == ["2", "10"], "by number, not by text"
     assert list(status(app).counters) == sorted([CORRUPT_FOLDERS, "fallbacks", "zeros"])
 
 
