@@ -145,6 +145,9 @@ def test_what_a_worker_does_not_have_is_not_read(monkeypatch: pytest.MonkeyPatch
     assert found["restored_records"] == {(): 0}
     assert not {"group_silent_seconds", "restore_remaining_seconds"} & found.keys()
     assert found["fences"] == {(): 2}
+    app.recovery.progress.figures = lambda: SimpleNamespace(remaining=0, eta_s=0.0)
+    found = read(monkeypatch, app)
+    assert found["restore_remaining_seconds"] == {(): 0.0}, "nothing remains, which is known"
     app._consumer = None
     found = read(monkeypatch, app)
     assert "fences" not in found
