@@ -849,33 +849,34 @@ def test_stateful_tasks_are_covered_by_kept_copies_that_have_caught_up(
 
         def caught_up(self, group: int, numbers: Any, members: Any) -> Any:
             asked.append((group, numbers.tolist(), members.tolist()))
-            return np.array([True, False, True, True, False])
+            return np.array([[True, False, True, True, False], [True, False]][group - 1])
 
     monkeypatch.setattr(readings, "Progress", Near)
-    groups = (SimpleNamespace(is_stateful=False), SimpleNamespace(is_stateful=True))
+    groups = [SimpleNamespace(is_stateful=is_stateful) for is_stateful in (False, True, True)]
     plan: Any = SimpleNamespace(
         member_ids=("a", "b"),
         layout=SimpleNamespace(
-            tasks=6,
-            start=np.array([0, 2, 6]),
+            tasks=8,
+            start=np.array([0, 2, 6, 8]),
             groups=groups,
-            per_task=lambda of: np.array([of(groups[0])] * 2 + [of(groups[1])] * 4),
+            per_task=lambda of: np.repeat([of(group) for group in groups], (2, 4, 2)),
         ),
         previous=SimpleNamespace(
-            copy_task=np.array([2, 3, 3, 4, 5]), copy_member=np.array([1, 0, 1, 0, 1])
+            copy_task=np.array([2, 3, 3, 4, 5, 6, 7]),
+            copy_member=np.array([1, 0, 1, 0, 1, 0, 1]),
         ),
-        flat_standby=np.array([[NOBODY], [NOBODY], [1], [0], [1], [1]]),
-        flat_warmup=np.array([NOBODY, NOBODY, NOBODY, 1, NOBODY, NOBODY]),
+        flat_standby=np.array([[NOBODY], [NOBODY], [1], [0], [1], [1], [0], [1]]),
+        flat_warmup=np.array([NOBODY, NOBODY, NOBODY, 1, *[NOBODY] * 4]),
     )
     members = [Member("b", ()), Member("a", ())]
     for policy in (WarmupPolicy(max_per_member=9), None):
         inputs: Any = SimpleNamespace(members=members, warmups=policy)
-        assert readings.uncovered(inputs, plan) == 2
+        assert readings.uncovered(inputs, plan) == 3
     order = members[::-1]
-    numbers = (1, [0, 1, 1, 2, 3], [1, 0, 1, 0, 1])
+    numbers = ((1, [0, 1, 1, 2, 3], [1, 0, 1, 0, 1]), (2, [0, 1], [0, 1]))
     assert asked == [
         (plan.layout, order, plan.previous, WarmupPolicy(max_per_member=9)),
-        numbers,
+        *numbers,
         (plan.layout, order, plan.previous, WarmupPolicy()),
-        numbers,
+        *numbers,
     ]
