@@ -87,8 +87,25 @@ def test_a_power_loss_excuses_the_end_of_a_partition(tmp_path: Path) -> None:
     store: Any = node.store
     store.write_audit.same_boot = False
     store.write_audit.ends[log_of(node).place] = 5
+    store.write_audit.note_end(log_of(node).place, 5)
     examine(store, node.catalogue, Settings.parse({}))
     assert log_of(node).end_offset == 1
+    node.close()
+    started(tmp_path).close()  # the end before the power loss is no longer required
+
+
+def test_a_power_loss_excuses_no_synced_write(tmp_path: Path) -> None:
+    """With the missing writes, the missing ends are named, too."""
+    with_records(tmp_path, 1)
+    node = started(tmp_path)
+    store: Any = node.store
+    store.write_audit.same_boot, store.lost_writes = False, 2
+    store.write_audit.ends[log_of(node).place] = 5
+    with pytest.raises(StoreDamaged) as refused:
+        examine(store, node.catalogue, Settings.parse({}))
+    assert str(refused.value).startswith(
+        "the store is damaged: 2 acknowledged writes are missing; t-0: offsets 1 to 4. Set "
+    )
     node.close()
 
 

@@ -217,8 +217,11 @@ def test_the_time_of_a_transaction_goes_on_over_a_restart(tmp_path: Path) -> Non
     bench = Bench(tmp_path)
     bench.begin()
     bench.write()
+    bench.begin("ended", partitions=(1,))
+    assert bench.end("ended", commits=True) is Code.NONE
     bench.node.close()
     again = Bench(tmp_path)
+    assert again.node.group_timers._waiting == {("transaction", "tx"): again.now + TIMEOUT}
     again.now += TIMEOUT - 1
     again.node.transactions.tick("tx")
     assert again.of("tx").state is State.ONGOING
