@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from faust_assigner.broker.storage.store import (
     WITH_COMPACTION,
     WITH_TRANSACTIONS,
     MemoryStore,
+    Range,
     StoreFailed,
     raise_format,
 )
@@ -294,3 +296,65 @@ def test_the_format_of_a_store_is_raised_and_never_lowered() -> None:
     ):
         store.write([(FORMAT, before)] if before else (), () if before else [FORMAT])
         assert raise_format(store, version) == (((FORMAT, version),) if written else ())
+
+
+def test_space_is_reclaimed_after_the_buffers_are_on_the_disk(tmp_path: Path) -> None:
+    """The whole range of keys is compacted; a failure is the store's own error."""
+    store = RocksStore(tmp_path)
+    done: list[object] = []
+    real = store._db
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("broken")
+
+    store._db = cast(
+        Any,
+        SimpleNamespace(
+            flush=lambda: done.append("flush"),
+            compact_range=lambda first, beyond: done.append((first, beyond)),
+            items=fail,
+            close=fail,
+        ),
+    )
+    store.reclaim()
+    assert done == ["flush", (None, None)]
+    with pytest.raises(StoreFailed, match="broken"):
+        list(store.scan(b"k"))
+    audit = store.write_audit
+    store.close()  # a failure of RocksDB is logged, and the write audit is closed all the same
+    with pytest.raises(ValueError, match="closed"):
+        audit.note(1)
+    store._db = real
+    real.close()
+
+
+def test_seventeen_known_keys_are_deleted_as_a_range_and_sixteen_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Range tombstones slow reads; unknown keys can only be deleted as a range."""
+    done: list[object] = []
+
+    class Batch:
+        def __init__(self, *, raw_mode: bool) -> None:
+            assert raw_mode
+
+        def delete(self, key: bytes) -> None:
+            done.append(key)
+
+        def delete_range(self, first: bytes, beyond: bytes) -> None:
+            done.append((first, beyond))
+
+    store = RocksStore(tmp_path)
+    real = store._db
+    store._db = cast(Any, SimpleNamespace(write=lambda batch: None, latest_sequence_number=int))
+    monkeypatch.setattr(store_module, "WriteBatch", Batch)
+    ranges = [
+        Range(b"a", b"b", 16, lambda: [b"a1", b"a2"]),
+        Range(b"c", b"d", 17, lambda: [b"c1"]),
+        Range(b"e", b"f", None, lambda: [b"e1"]),
+        Range(b"g", b"h", 3, None),
+    ]
+    store.write((), [b"z"], ranges=ranges)
+    assert done == [b"a1", b"a2", (b"c", b"d"), (b"e", b"f"), (b"g", b"h"), b"z"]
+    store._db = real
+    store.close()

@@ -164,3 +164,20 @@ def test_a_member_keeps_every_field_through_its_record() -> None:
         None,
         None,
     ]
+
+
+def test_a_replacement_gets_the_place_and_the_leadership_of_its_member_alone() -> None:
+    """Each of three members is replaced in turn while the second member leads."""
+    for old_id in ("m0", "m1", "m2"):
+        made = roster("ab", "ac", "ad")
+        made.leader = "m1"
+        made.park(made["m2"], (5,))
+        fresh = replace(made[old_id], member_id="new", instance_id="i", join_tokens=(6,))
+        made.put(old_id, fresh)
+        order = [one.member_id for one in made]
+        assert order == ["new" if name == old_id else name for name in ("m0", "m1", "m2")]
+        assert made.leader == ("new" if old_id == "m1" else "m1")
+        assert made.instances == {"i": "new"}
+        assert made.joined() == (1 if old_id == "m2" else 2)
+        assert made["new"] is fresh
+        assert old_id not in made
