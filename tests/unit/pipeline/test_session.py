@@ -222,3 +222,13 @@ def test_a_session_that_is_not_held_is_stopped_beside_a_held_one(
     assert stopped == []
     session.release(mine)
     assert stopped == ["mine"]
+
+
+def test_the_region_of_aws_goes_before_the_default_region() -> None:
+    """Either counts, and an empty value counts as none."""
+    name = "spark.hadoop.fs.s3a.endpoint.region"
+    both = {"AWS_REGION": "eu", "AWS_DEFAULT_REGION": "us"}
+    assert session.s3_settings(both) == {name: "eu"}
+    assert session.s3_settings({**both, "AWS_REGION": ""}) == {name: "us"}
+    given = {"AWS_ENDPOINT_URL": "http://all", "AWS_ENDPOINT_URL_S3": ""}
+    assert session.s3_settings(given)["spark.hadoop.fs.s3a.endpoint"] == "http://all"

@@ -15,15 +15,16 @@ import pyarrow as pa
 import pytest
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.history import job, on_spark
+from faust_assigner.pipeline.history import here, job, on_spark
 from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.merge import Merged, Moves, Resolved
 from faust_assigner.pipeline.history.on_spark import OnSpark
-from faust_assigner.pipeline.history.store import PENDING, Day, Manifest
+from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, table_schema
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Visit
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.progress import Progress
+from faust_assigner.pipeline.schema import FACTS
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 A, B, C = (Day(name, {"decisions": number}) for number, name in enumerate("abc", start=1))
@@ -332,3 +333,42 @@ def test_tables_are_published_after_the_merge_and_before_the_page(
         ("publish", "writing the Delta tables", "manifest"),
         ("page", "writing the page", "refused"),
     ]
+
+
+def test_the_facts_of_a_period_are_cut_by_their_own_times() -> None:
+    """The start is included and the end excluded; a placement goes with its decision."""
+    told = {fact: table_schema(fact).empty_table() for fact in FACTS}
+
+    def filled(fact: str, *rows: dict[str, Any]) -> pa.Table:
+        empty = dict.fromkeys(told[fact].schema.names)
+        return pa.Table.from_pylist([{**empty, **row} for row in rows], schema=told[fact].schema)
+
+    def hour(number: int) -> datetime:
+        return NOON.replace(hour=number)
+
+    key = {"group_id": "g"}
+    facts = {
+        "decisions": filled(
+            "decisions", *({**key, "decision_id": f"d{n}", "ts": hour(n)} for n in range(5))
+        ),
+        "placements": filled(
+            "placements",
+            *({**key, "decision_id": f"d{n}", "partition": n} for n in (4, 3, 2, 1, 0)),
+            {"group_id": "h", "decision_id": "d2", "partition": 9},
+        ),
+        "recoveries": filled(
+            "recoveries",
+            *({**key, "partition": n, "started": hour(n), "ended": hour(n + 2)} for n in range(5)),
+        ),
+        "samples": filled("samples", *({**key, "partition": n, "ts": hour(n)} for n in range(5))),
+    }
+
+    def numbers(period: Period) -> list[list[Any]]:
+        found = here._within(period, facts)
+        columns = ("decision_id", "partition", "partition", "partition")
+        return [found[fact][name].to_pylist() for fact, name in zip(facts, columns, strict=True)]
+
+    assert numbers(Period(hour(1), hour(3))) == [["d1", "d2"], [2, 1], [1, 2], [1, 2]]
+    assert numbers(Period(since=hour(3))) == [["d3", "d4"], [4, 3], [3, 4], [3, 4]]
+    assert numbers(Period(until=hour(1))) == [["d0"], [0], [0], [0]]
+    assert here._within(Period(), facts) is facts

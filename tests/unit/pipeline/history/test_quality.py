@@ -182,12 +182,12 @@ def test_the_whole_quality_of_a_store(tmp_path: Path) -> None:
         {"group_id": "h", "dt": date(2026, 11, 18)},
     ]
     owners = [{"active_partitions": 4}, {"active_partitions": 3}]
-    refused = Refused(accepted=1_500, lines=8)
+    refused = Refused(accepted=1_500, lines=1_000)
     found = of(store, NOW, refused, owners=owners, skew=skew, lost=5)
     assert found == Quality(
         checked_at=NOW,
         lines_accepted=1_500,
-        lines_refused=8,
+        lines_refused=1_000,
         refused_in_all=12,
         placements_without_decision=5,
         days=3,
@@ -203,7 +203,7 @@ def test_the_whole_quality_of_a_store(tmp_path: Path) -> None:
     )
     assert found.rows() == [
         ("lines of this run", "1,500 accepted", False),
-        ("refused", "8 (0.53%)", True),
+        ("refused", "1,000 (40.00%)", True),
         ("refused in all runs", "12", False),
         ("placements without decision", "5", True),
         ("days", "3, 2026-11-18 to 2026-12-24", False),

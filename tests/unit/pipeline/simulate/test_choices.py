@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.simulate import console
+from faust_assigner.pipeline.simulate import console, job
+from faust_assigner.pipeline.simulate import report as report_module
 from faust_assigner.pipeline.simulate.console import EVENTS_PRINTED
 from faust_assigner.pipeline.simulate.policies import Placement, arms
+from faust_assigner.pipeline.simulate.run import Run
+from faust_assigner.pipeline.simulate.scenarios import scenario_seed
 from faust_assigner.pipeline.simulate.settings import recommend, summarise
+from faust_assigner.pipeline.simulate.what_if import Change
+from faust_assigner.simulation.fleet import Costs
 from tests.unit.pipeline.simulate.test_settings import row
 
 
@@ -60,3 +66,69 @@ def test_recorded_rebalances_that_differ_equally_are_printed_by_time() -> None:
         console._show_events(told)  # type: ignore[arg-type]
     minutes = [(row["group_id"], int(row["ts"][14:16])) for row in shown]
     assert minutes == [("g", n) for n in range(1, 20, 2)] + [("h", n) for n in range(0, 20, 2)]
+
+
+def test_the_costs_of_the_request_are_those_of_a_changes_effect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The report is the same with and without a folder."""
+    asked: list[Any] = []
+    costs = Costs(session_timeout_s=7.0, replay_records_per_s=11.0)
+    current = SimpleNamespace(group_id="g", decision_id="d", members=(1, 2, 3))
+    monkeypatch.setattr(job, "generated", lambda scenario, replicas: (current, scenario.seed))
+    monkeypatch.setattr(
+        job, "what_if", lambda *given, **named: asked.append((*given, named)) or ["row"]
+    )
+    request = job.Request(24, 5, "", replicas=(1,), costs=costs)
+    found = job.what_if_here(request, Change(add=2))
+    seed = scenario_seed(5, 0)
+    assert asked == [(current, Change(add=2), seed, {"replicas": (1,), "costs": costs})]
+    assert found == {
+        "group_id": "g",
+        "decision_id": "d",
+        "members": 3,
+        "change": {"add": 2, "remove": (), "lose_rack": None},
+        "what_if": ["row"],
+    }
+
+
+def test_the_advice_is_about_the_settings_for_all_fleets_and_gives_every_line_its_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Predictions and advice are of the requested group; each line has its own replay."""
+    asked: list[Any] = []
+    rows = [row(n, p, r, 5.0 + r + n, state=s) for n in range(3) for p in ("ours", "stock")
+            for r in (0, 1) for s in ("small", "large")]  # fmt: skip
+    facts: Any = SimpleNamespace(of_group=lambda group: f"facts of {group}")
+    lines = recommend(summarise(rows), policy="ours")
+    lines[-1] = lines[-1]._replace(policy="other", standbys=9)
+    replay = [
+        {"policy": "ours", "standbys": 0, "predicted": 1},
+        {"policy": "other", "standbys": 9, "predicted": 2},
+        {"policy": "ours", "standbys": 9, "predicted": 3},
+    ]
+
+    def noted(name: str, answer: Any) -> Any:
+        return lambda *given: asked.append((name, *given)) or answer
+
+    monkeypatch.setattr(report_module, "_recommended", noted("recommended", lines))
+    monkeypatch.setattr(report_module, "_replay", noted("replay", replay))
+    monkeypatch.setattr(report_module, "event_rows", noted("events", ["event"]))
+    monkeypatch.setattr(report_module, "advice", noted("advice", [{"verdict": "keep: x"}]))
+    request = job.Request(
+        24, 5, "out", ("ours+static", "stock"), (0, 1), ledgers=("l",), group_id="h"
+    )
+    run = Run(5)
+    found = report_module.report_of(request, run, ("a",), lambda part: [part], facts)  # type: ignore
+    mine = "facts of h"
+    best = (lines[0].policy, lines[0].standbys)
+    assert [each for each in asked if each[0] != "recommended"] == [
+        ("replay", run, mine),
+        ("events", run, mine, "ours"),
+        ("advice", run, mine, "ours", best),
+    ]
+    told = found["sim_settings"]
+    assert [each["verdict"] for each in told] == ["keep: x"] * len(lines)
+    assert (best, told[0]["replay"], told[-1]["replay"]) == (("ours", 0), replay[0], replay[1])
+    assert (found["sim_summary"], found["events"], found["replay"]) == ([None], ["event"], replay)
+    assert (found["options"]["shape"], found["advice"]) == (None, [{"verdict": "keep: x"}])

@@ -6,8 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.snapshots import run as run_module
+from faust_assigner.pipeline.snapshots import writer
+from faust_assigner.pipeline.snapshots.run import take_snapshot
 from faust_assigner.pipeline.snapshots.spans import Job, Part, Span
 from faust_assigner.pipeline.snapshots.writer import SpanWriter
+from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.compaction import Compacted
 from faust_assigner.snapshots.sst import SstFile
 
@@ -34,3 +41,76 @@ def test_one_layer_with_files_of_another_snapshot_has_its_number_of_files() -> N
     whole = part("a.sst", "b.sst")
     names = ("a.sst", "b.sst", "orders", 4, 20)
     assert whole == Part(*common, names, 7, 2, None, ("int", "str"), 1, None, 14)
+
+
+@pytest.mark.parametrize(
+    ("previous", "message", "is_tried_again"),
+    [
+        (True, "SnapshotCorruptError: damaged", True),
+        (False, "SnapshotCorruptError: damaged", False),
+        (True, "no space", False),
+    ],
+)
+def test_only_a_run_upon_damaged_snapshots_is_tried_again_with_their_files_checked(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    previous: bool,
+    message: str,
+    is_tried_again: bool,
+) -> None:
+    """The second plan looks into all files; its failure ends the run."""
+    asked: list[Any] = []
+    changelog = Changelog("t", {0: Extent(0, 4)}, 1_000, "id")
+    job = Job("t", "unused", (), 5)
+
+    def fail(*_: Any) -> list[Part]:
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(run_module, "look_at", lambda *_: changelog)
+    monkeypatch.setattr(run_module, "_run", fail)
+    monkeypatch.setattr(run_module, "plan_job", lambda *_, **more: asked.append(more) or job)
+    with pytest.raises(RuntimeError, match=message):
+        take_snapshot(Cluster("a:1"), "t", str(tmp_path), previous=previous, created_ms=5)
+    assert [(more["previous"], more.get("whole", False)) for more in asked] == [
+        (previous, False),
+        *([(True, True)] * is_tried_again),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "codecs"), [(None, ("raw", "json")), (0, ("raw", "json")), (3, ("json", "raw"))]
+)
+def test_a_writer_has_the_limits_of_its_job_and_the_codecs_of_its_base(
+    monkeypatch: pytest.MonkeyPatch, keys: int | None, codecs: tuple[str, str]
+) -> None:
+    """An empty base has no codecs that its rows were read with."""
+    made: list[Any] = []
+
+    class Compactor:
+        def __init__(self, folder: Path, **named: Any) -> None:
+            made.append((folder.is_dir(), named))
+
+        def __enter__(self) -> Compactor:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            made.append("closed")
+
+    base: Any = (
+        keys if keys is None else SimpleNamespace(keys=keys, key_types=("str",), value_types=None)
+    )
+    monkeypatch.setattr(writer, "Compactor", Compactor)
+    monkeypatch.setattr(writer, "Catalog", lambda storage: ("catalog", storage))
+    monkeypatch.setattr(writer, "open_storage", lambda url: url)
+    monkeypatch.setattr(writer, "_on_this_machine", lambda *given: (given[:2], given[2].is_dir()))
+    span = Span(4, 10, 20, base)
+    job = Job("t", "url", (span,), 5, memory_bytes=77, codecs=("raw", "json"), max_layers=3)
+    with writer.SpanWriter(job, span) as found:
+        assert found._next == 10
+    wanted = {
+        "base": None if base is None else ((("catalog", "url"), base), True),
+        "max_layers": 3,
+        "memory_bytes": 77,
+        "codecs": codecs,
+    }
+    assert made == [(True, wanted), "closed"]
