@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from faust_assigner.pipeline import jars, maven
+from faust_assigner.pipeline import doctor, jars, maven
 from faust_assigner.pipeline.jars import SPARK_VERSION
 from faust_assigner.pipeline.maven import JarsError, fetch_jars
 
@@ -105,3 +106,23 @@ def test_a_package_that_is_not_installed_has_no_version() -> None:
     """The version is that of the installed distribution."""
     assert jars.installed("no-such-package-anywhere") is None
     assert jars.installed("pytest") == pytest.__version__
+
+
+@pytest.mark.parametrize("error", [OSError("no file"), subprocess.TimeoutExpired(["/py"], 30)])
+def test_a_workers_python_that_cannot_be_asked_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The program is missing, or does not end; the same holds for Java."""
+
+    def run(command: list[str], **how: Any) -> None:
+        assert how["timeout"] == 30
+        raise error
+
+    monkeypatch.setattr(doctor.subprocess, "run", run)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/py")
+    monkeypatch.setenv("JAVA_HOME", "/jdk")
+    found = doctor.check_python()
+    assert (found.code, found.status) == ("python", doctor.FAILED)
+    assert found.found.startswith(f"PYSPARK_PYTHON=/py is {error}, this is ")
+    found = doctor.check_java()
+    assert (found.status, found.found) == (doctor.FAILED, f"/jdk/bin/java: {error}")

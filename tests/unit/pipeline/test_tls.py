@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline import cluster
-from faust_assigner.pipeline.cluster import Cluster, client_properties
+from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
 from tests.unit.pipeline.test_cluster import SASL
 
 
@@ -156,3 +156,19 @@ def test_a_login_needs_a_known_mechanism() -> None:
         Cluster("a:1", {**SASL, "sasl.mechanism": "GSSAPI"}).connection()
     known = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"
     assert str(refused.value) == f"sasl.mechanism is one of {known}, not 'GSSAPI'"
+
+
+@pytest.mark.parametrize("server", ["[::1]x92", "[::1]", " [::1]:9", "[::1]:9 "])
+def test_a_port_after_brackets_follows_a_colon(server: str) -> None:
+    """Blanks around an address do not count."""
+    if "x" in server:
+        with pytest.raises(ConfigError, match="HOST:PORT"):
+            cluster_of(server, {})
+    else:
+        assert cluster_of(server, {}).bootstrap == server
+
+
+def test_the_brokers_of_a_cluster_go_before_a_property() -> None:
+    """Spark's connector gets the brokers of the command line."""
+    found = Cluster("a:1", {"bootstrap.servers": "b:2", "client.id": "me"}).spark_options()
+    assert found == {"kafka.bootstrap.servers": "a:1", "kafka.client.id": "me"}

@@ -7,6 +7,7 @@ from typing import Any
 
 from faust_assigner.model import Member
 from faust_assigner.pipeline.history.answers import RELEASES_SHOWN
+from faust_assigner.pipeline.history.output import _identity
 from faust_assigner.pipeline.history.page import to_html
 from faust_assigner.pipeline.history.report import REPORTED, Report, owner_row
 from faust_assigner.pipeline.ledgers.current import Current
@@ -58,3 +59,15 @@ def test_names_and_reasons_are_text_and_no_markup() -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<title>&lt;u&gt;t&lt;/u&gt;</title>" in page
     assert "<svg><b>drawn</b></svg>" in page
+
+
+def test_a_report_is_the_same_only_with_the_same_limits() -> None:
+    """A gate that passes with another limit is another result."""
+
+    def told(limit: str, passed: bool = True, generation: int = 3) -> Any:
+        gates = [{"gate": "max-age", "limit": limit, "found": "x", "passed": passed}]
+        return _identity({"about": {"generation": generation}, "quality": {"gates": gates}})
+
+    others = [told("2 h"), told("1 h", False), told("1 h", generation=4)]
+    assert told("1 h") == (3, [("max-age", "1 h", True)])
+    assert told("1 h") not in others

@@ -225,3 +225,35 @@ def test_a_session_has_the_connector_if_it_knows_the_schema_of_kafkas_source(
     assert topics.has_connector(spark) is has
     nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
     assert asked == ["kafka", nowhere]
+
+
+def test_a_story_leaves_out_samples_and_no_line_that_mentions_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the beginning of a line tells its table; the limits reach the reader."""
+    mine = b'{"group_id":"g"'
+    mark = topic_source.group_marker("g")
+    lines = [
+        topic_source.SAMPLE + mark,
+        mark + b"1",
+        mine[:5] + topic_source.SAMPLE + mark,
+        b"other",
+    ]
+    asked: list[Any] = []
+
+    async def read(connection: Any, topic: str, take: Any, **limits: Any) -> str:
+        asked.append((connection, topic, limits))
+        for number, line in enumerate(lines):
+            take(0, number, line)
+        return "left out"
+
+    monkeypatch.setattr(topic_source, "read_lines_of", read)
+    where: Any = {"x": "y"}
+    found = asyncio.run(topic_source.read_story_lines(where, "t", "g", most_records=3, seconds=4.0))
+    assert found == (lines[1:3], "left out")
+    everyone, _ = asyncio.run(topic_source.read_story_lines(where, "t", None))
+    assert everyone == lines[1:]
+    assert asked == [
+        (where, "t", {"most_records": 3, "seconds": 4.0}),
+        (where, "t", {"most_records": None, "seconds": None}),
+    ]

@@ -14,9 +14,10 @@ from faust_assigner.pipeline.simulate.console import EVENTS_PRINTED
 from faust_assigner.pipeline.simulate.policies import Placement, arms
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.pipeline.simulate.scenarios import scenario_seed
-from faust_assigner.pipeline.simulate.settings import recommend, summarise
+from faust_assigner.pipeline.simulate.settings import distribution, recommend, summarise
 from faust_assigner.pipeline.simulate.what_if import Change
-from faust_assigner.simulation.fleet import Costs
+from faust_assigner.simulation.fleet import Costs, Kind
+from tests.unit.pipeline.simulate.test_diary import decided, told
 from tests.unit.pipeline.simulate.test_settings import row
 
 
@@ -48,7 +49,7 @@ def test_a_policy_is_tried_out_with_its_standbys(name: str, said: str) -> None:
 
 def test_recorded_rebalances_that_differ_equally_are_printed_by_time() -> None:
     """Groups are recorded one after the other; the first in time are kept."""
-    told = [
+    recorded = [
         {
             "ts": f"2026-11-21T03:{number:02d}:00",
             "group_id": group,
@@ -63,7 +64,7 @@ def test_recorded_rebalances_that_differ_equally_are_printed_by_time() -> None:
     shown: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(console, "show_rows", lambda title, columns, rows: shown.extend(rows))
-        console._show_events(told)  # type: ignore[arg-type]
+        console._show_events(recorded)  # type: ignore[arg-type]
     minutes = [(row["group_id"], int(row["ts"][14:16])) for row in shown]
     assert minutes == [("g", n) for n in range(1, 20, 2)] + [("h", n) for n in range(0, 20, 2)]
 
@@ -127,8 +128,51 @@ def test_the_advice_is_about_the_settings_for_all_fleets_and_gives_every_line_it
         ("events", run, mine, "ours"),
         ("advice", run, mine, "ours", best),
     ]
-    told = found["sim_settings"]
-    assert [each["verdict"] for each in told] == ["keep: x"] * len(lines)
-    assert (best, told[0]["replay"], told[-1]["replay"]) == (("ours", 0), replay[0], replay[1])
+    settings = found["sim_settings"]
+    assert [each["verdict"] for each in settings] == ["keep: x"] * len(lines)
+    assert (best, settings[0]["replay"], settings[-1]["replay"]) == (
+        ("ours", 0),
+        replay[0],
+        replay[1],
+    )
     assert (found["sim_summary"], found["events"], found["replay"]) == ([None], ["event"], replay)
     assert (found["options"]["shape"], found["advice"]) == (None, [{"verdict": "keep: x"}])
+
+
+def test_a_distribution_does_not_depend_on_the_order_of_its_rows() -> None:
+    """Sums of fractions do: the rows are summed in the order of scenario ids."""
+    rows = [row(n, "ours", 1, value) for n, value in enumerate((1e17, 3.0, -1e17, 5.0))]
+    mixed = [rows[2], rows[0], rows[1], rows[3]]
+    fleets = ("all", "all")
+    assert distribution(mixed, fleets) == distribution(rows, fleets)
+    assert sum(each.unavailable_s for each in mixed) != sum(each.unavailable_s for each in rows)
+
+
+def test_the_costs_of_a_report_are_those_of_its_run() -> None:
+    """The ledger's measured costs replace those of the request."""
+    costs = Costs(session_timeout_s=7.0)
+    request = job.Request(24, 5, "out", ("ours", "stock"), (2, 0), ledgers=("l",), costs=Costs())
+    assert report_module._options(request, Run(9, costs=costs), ("a", "b")) == {
+        "scenarios": 24,
+        "seed": 5,
+        "policies": ["ours", "stock"],
+        "replicas": [2, 0],
+        "ledgers": ["l"],
+        "shape": None,
+        "costs": vars(costs),
+        "measured_costs": ["a", "b"],
+    }
+
+
+def test_a_member_that_returns_under_its_own_id_ends_its_own_absence() -> None:
+    """Another member of its rack left earlier and is still away."""
+    events = told(
+        decided(0, "start", "a", "b", "c"),
+        decided(10, "leave", "b", "c"),
+        decided(20, "leave", "c"),
+        decided(30, "join", "b", "c"),
+    )
+    assert [(each.at_s, each.kind, each.member_id, each.down_s) for each in events] == [
+        (10.0, Kind.LEAVE, "a", 0.0),
+        (20.0, Kind.RESTART, "b", 10.0),
+    ]

@@ -114,3 +114,31 @@ def test_a_writer_has_the_limits_of_its_job_and_the_codecs_of_its_base(
         "codecs": codecs,
     }
     assert made == [(True, wanted), "closed"]
+
+
+def test_a_snapshot_without_news_has_all_fields_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No file is written: the new manifest names the files that were fetched."""
+    base: Any = SimpleNamespace(
+        next_offset=9, keys=3, bytes=77, new_bytes=5, sha256="ab", files=("f", "g"),
+        key_types=("str",), value_types=("dict", "list"), layers=(1, 1),
+    )  # fmt: skip
+    found: Any = SpanWriter.__new__(SpanWriter)
+    found._span = Span(4, 9, 9, base, log_start=2)
+    assert found.finish() == Part(
+        partition=4, next_offset=9, keys=3, bytes=77, sha256="ab", files=("f", "g"), records=0, runs=0,
+        key_types=("str",), value_types=("dict", "list"), unreadable=0, layers=(1, 1), new_bytes=0,
+    )  # fmt: skip
+
+
+def test_a_part_as_a_row_has_the_types_of_its_schema() -> None:
+    """A value of another type fails only in Spark."""
+    part = Part(4, 9, 3, 77, "ab", ("f",), 5, 2, ("str",), None, 1, (1, 1), 6)
+    kinds = {"int32": "int", "int64": "long", "string": "string"}
+    told = []
+    for field in run_module._row(part).schema:
+        inner = getattr(field.type, "value_type", None)
+        kind = kinds[str(inner or field.type)]
+        told.append(f"{field.name} {f'array<{kind}>' if inner else kind}")
+    assert ", ".join(told) == run_module.PART_SCHEMA
