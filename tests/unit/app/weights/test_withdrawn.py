@@ -1,11 +1,16 @@
-"""Deleted weights are out of force and stay so as time passes."""
+"""Deleted weights are out of force and stay so as time passes; a topic is read as the app reads."""
 
 from __future__ import annotations
 
 import contextlib
+import ssl
 from pathlib import Path
+from types import SimpleNamespace
 
-from faust_assigner.app.weights.provider import WeightSettings, WeightsProvider
+import faust
+from yarl import URL
+
+from faust_assigner.app.weights.provider import WeightSettings, WeightsProvider, connection_of
 from faust_assigner.app.weights.sources import FileSource, NoWeights
 from tests.unit.app.weights.test_provider import NOW, document
 
@@ -35,3 +40,16 @@ async def test_a_file_that_comes_back_unchanged_is_in_force_again(tmp_path: Path
         assert isinstance(first, bytes)
         assert isinstance(gone, NoWeights)
         assert await anext(looks) == first
+
+
+def test_a_topic_is_read_over_the_app_s_own_tls() -> None:
+    """The context is the app's, whether it has credentials or not."""
+    context = ssl.create_default_context()
+    for credentials, protocol in ((None, "SSL"), (faust.SSLCredentials(context), "SSL")):
+        app = SimpleNamespace(
+            transport=SimpleNamespace(url=[URL("kafka://a:1")], default_port=77),
+            conf=SimpleNamespace(broker_credentials=credentials, ssl_context=context),
+        )
+        found = connection_of(app)
+        assert found["bootstrap_servers"] == ["a:1"]
+        assert (found["security_protocol"], found["ssl_context"]) == (protocol, context)
