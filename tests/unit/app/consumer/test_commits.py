@@ -184,3 +184,52 @@ def test_what_was_hidden_comes_back_though_the_commit_fails() -> None:
     with pytest.raises(RuntimeError):
         consumer._filter_committable_offsets([SOURCE])
     assert consumer._acked == {SOURCE: [3, 5]}
+
+
+async def test_the_last_commit_is_within_the_span_and_the_state_of_a_revocation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The tracer shows the app's part and the commit; mode shows the state until both are done."""
+    consumer, acts = Revoking(waits=False), list[Any]()
+
+    class Span:
+        """A span of the tracer."""
+
+        def __enter__(self) -> None:
+            acts.append("span begins")
+
+        def __exit__(self, *_: object) -> None:
+            acts.append("span ends")
+
+    span = Span()
+
+    def start(name: str) -> Span:
+        acts.append(("start", name))
+        return span
+
+    def trace(parent: Any) -> Any:
+        assert parent is span
+
+        def wrap(notify: Any, **tags: Any) -> Any:
+            acts.append((notify.__name__, tags))
+            return notify
+
+        return wrap
+
+    consumer.acts = acts
+    consumer.app._start_span_from_rebalancing = start
+    consumer.diag.set_flag = lambda flag: acts.append(("set", flag))
+    consumer.diag.unset_flag = lambda flag: acts.append(("unset", flag))
+    monkeypatch.setattr(commits, "traced_from_parent_span", trace)
+    await notify_and_commit(consumer, consumer.notify, {SOURCE})
+    books = {SOURCE: 1, OTHER: 2}
+    assert acts == [
+        ("set", "PARTITIONS_REVOKED"),
+        ("start", "on_partitions_revoked"),
+        ("notify", {"partitions": {SOURCE}}),
+        "span begins",
+        ("app", {OTHER}, books),
+        ("commit", books),
+        "span ends",
+        ("unset", "PARTITIONS_REVOKED"),
+    ]
