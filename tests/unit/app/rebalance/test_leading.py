@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import MagicMock, Mock
 
+import numpy as np
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from faust.types import TP
+from yarl import URL
 
 from faust_assigner.app import assignor as module
 from faust_assigner.app.rebalance import leader, leading, member
@@ -249,3 +251,26 @@ def test_a_member_that_the_leader_knows_by_another_url_says_so(
         assignor.on_assignment(ConsumerProtocolMemberAssignment(4, [], b""))
     assert assignor.counters["foreign_urls"] == 2 * is_foreign
     assert ("the leader routes requests to http://x" in caplog.text) == is_foreign
+
+
+def test_the_copies_of_a_partition_are_of_members_that_have_a_url() -> None:
+    """A member whose metadata was refused has none, and answers no requests."""
+    nobody = -1
+    memory = Memory()
+    vars(memory)["directory"] = Directory(
+        ("http://a", "", "http://c", "http://d"),
+        {LOG: np.array([0, 1, 2]), "orders": np.array([0, 1, 2])},
+        (),
+        frozenset({LOG}),
+        frozenset(),
+        {LOG: (np.array([1, 3, nobody]), np.array([2, 0, nobody]), np.array([3, nobody, 1]))},
+    )
+    assert memory.standbys_of(TP(LOG, 0)) == (URL("http://c"), URL("http://d"))
+    assert memory.standbys_of(TP(LOG, 1)) == (URL("http://d"), URL("http://a"))
+    assert memory.standbys_of(TP(LOG, 2)) == ()
+    assert memory.standbys_of(TP("orders", 0)) == ()
+    assert memory.owner_of(TP(LOG, 2), of_tables=True) == URL("http://c")
+    assert memory.owner_of(TP("orders", 0), of_tables=False) == URL("http://a")
+    for tp, of_tables in ((TP(LOG, 0), False), (TP("orders", 0), True), (TP(LOG, 3), True)):
+        with pytest.raises(KeyError):
+            memory.owner_of(tp, of_tables=of_tables)

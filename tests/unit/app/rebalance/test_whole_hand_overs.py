@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+import contextlib
+from collections.abc import Iterator, Set
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -216,3 +218,40 @@ async def test_the_line_about_unfinished_records_counts_those_that_go(
         "these records again"
     ]
     assert [[one.message.tp for one in queue._queue] for queue in queues] == [[B], [B]]
+
+
+@pytest.mark.parametrize("step", ["revoke", "assign"])
+async def test_a_step_of_a_round_has_its_span_and_its_state(step: str) -> None:
+    """The span has the app's part alone; mode shows the state from begin to end."""
+    consumer, acts = consumer_of(A, B), list[Any]()
+
+    @contextlib.contextmanager
+    def span(name: str) -> Iterator[None]:
+        acts.append(("span", name, consumer.incremental.leaving))
+        yield
+        acts.append("span ends")
+
+    async def send(tps: set[TP]) -> None:
+        acts.append(("signal", tps))
+
+    consumer.app._start_span_from_rebalancing = span
+    consumer.app.on_partitions_revoked = consumer.app.on_partitions_assigned = SimpleNamespace(
+        send=send
+    )
+    consumer.incremental.diag = SimpleNamespace(
+        set_flag=lambda flag: acts.append(("set", flag)),
+        unset_flag=lambda flag: acts.append(("unset", flag)),
+    )
+    if step == "revoke":
+        await consumer.incremental.revoke({A})
+        flag, name, told, leaving = "PARTITIONS_REVOKED", "on_partitions_revoked", {A}, {A}
+    else:
+        await consumer.incremental.assign({A, C}, {B}, {C}, ({A}, {LOG}), 9)
+        flag, name, told, leaving = "PARTITIONS_ASSIGNED", "on_partitions_assigned", {A, C}, set()
+    assert acts == [
+        ("set", flag),
+        ("span", name, leaving),
+        ("signal", told),
+        "span ends",
+        ("unset", flag),
+    ]
