@@ -17,6 +17,7 @@ from faust_assigner.app.rebalance import leader, leading, member
 from faust_assigner.app.rebalance.doubts import Record
 from faust_assigner.app.rebalance.leader_round import LeaderView, no_warmups
 from faust_assigner.app.rebalance.member import Memory
+from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.wire.answer import Answer
 from faust_assigner.wire.directory import Directory
@@ -274,3 +275,54 @@ def test_the_copies_of_a_partition_are_of_members_that_have_a_url() -> None:
     for tp, of_tables in ((TP(LOG, 0), False), (TP("orders", 0), True), (TP(LOG, 3), True)):
         with pytest.raises(KeyError):
             memory.owner_of(tp, of_tables=of_tables)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_planner_gets_each_input_of_a_decision(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """After a failure the partitions are dealt with the same inputs, and the error is kept."""
+    asked: list[Any] = []
+    error = ZeroDivisionError("a bug")
+
+    def plan(*args: Any, **options: Any) -> str:
+        asked.append((args, options))
+        if fails:
+            raise error
+        return "a plan"
+
+    def dealt(*args: Any, **options: Any) -> str:
+        asked.append((args, options))
+        return "dealt"
+
+    monkeypatch.setattr(leader, "plan", plan)
+    monkeypatch.setattr(leader, "landed", lambda found, said: (found, said))
+    monkeypatch.setattr(leader, "of_plan", lambda found: ("placed", found))
+    monkeypatch.setattr(leader, "dealt", dealt)
+    members: Any = ("m0", "m1")
+    inputs = DecisionInputs(
+        "shop",
+        4,
+        members,
+        {"orders": 4, "log": 4},
+        2,
+        frozenset({"log"}),
+        "weights",
+        {"orders": 7},
+        weightless=frozenset({"leads"}),
+        warmups=None,
+    )
+    alike = {"replicas": 2, "changelogs": frozenset({"log"}), "previous_ids": {"orders": 7}}
+    more = {"weightless": frozenset({"leads"}), "weights": "weights", "warmups": None}
+    planned = ((members, {"orders": 4, "log": 4}), alike | more)
+    if fails:
+        assert leader._place(inputs, "said") == (None, "dealt", error)  # type: ignore[arg-type]
+        assert asked == [planned, (planned[0], alike)]
+    else:
+        found = ("a plan", "said")
+        assert leader._place(inputs, "said") == (found, ("placed", found), None)  # type: ignore[arg-type,comparison-overlap]
+        assert asked == [planned]
+    asked.clear()
+    fails = False
+    assert leader._plan(replace(inputs, warmups="policy"), ["others"]) == "a plan"  # type: ignore[arg-type,comparison-overlap]
+    assert asked == [((["others"], inputs.partitions), alike | more | {"warmups": "policy"})]
