@@ -64,7 +64,7 @@ def test_columns_are_json_unless_more_than_half_of_their_first_last_rows_are_not
     last = last_per_key(kept)
     if is_json:
         assert columns.types_of("value") == {"int"}
-        expected = [(b"0", b"5" if bad else b"0")] + rows[3:] + rows[max(1, bad) : 3]
+        expected = [(b"0", b"5" if bad else b"0"), *rows[max(1, bad) :]]
         assert sorted(rows_of([last])[0]) == sorted(expected)
         columns.readable(batches_of([(b"8", b"{")]))
         assert columns.unreadable == bad + (2 if bad else 1)
