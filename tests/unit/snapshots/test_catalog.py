@@ -430,5 +430,17 @@ def test_a_folder_that_was_renamed_is_no_snapshot(pair: Catalog, tmp_path: Path)
 
 def test_a_folder_whose_name_is_no_number_is_no_partition(pair: Catalog, tmp_path: Path) -> None:
     """Operators may keep notes beside the snapshots."""
-    (tmp_path / "snapshots" / TOPIC / "notes").mkdir()
-    assert pair.partitions(TOPIC) == [0]
+    for name in ("notes", "²", "-1", "1.5", "10", "9"):
+        (tmp_path / "snapshots" / TOPIC / name).mkdir()
+    (tmp_path / "snapshots" / TOPIC / "7").touch()
+    assert pair.partitions(TOPIC) == [0, 9, 10]
+
+
+def test_a_folder_in_place_of_a_file_is_a_missing_file(pair: Catalog, tmp_path: Path) -> None:
+    """A tool that unpacks archives may leave such a folder."""
+    manifest = pair.snapshots(TOPIC, 0)[0]
+    path = tmp_path / "snapshots" / folder_of(manifest) / manifest.files[0]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(SnapshotCorruptError, match=f"{path.name} is missing"):
+        pair.fetch(manifest, tmp_path / "fetched")

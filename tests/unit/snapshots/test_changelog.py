@@ -87,7 +87,7 @@ class Admin:
         self._resources = resources
 
     async def describe_configs(self, asked: object) -> list[Any]:
-        """Return (error, topic, delete.retention.ms) in aiokafka's form."""
+        """Return (error, topic, delete.retention.ms) in aiokafka's form, in two answers."""
         return [
             SimpleNamespace(
                 resources=[
@@ -98,17 +98,20 @@ class Admin:
                         topic,
                         [("cleanup.policy", "compact"), ("delete.retention.ms", value)],
                     )
-                    for error, topic, value in self._resources
+                    for error, topic, value in some
                 ]
             )
+            for some in (self._resources[:3], self._resources[3:])
         ]
 
 
 def test_only_what_a_broker_really_says_counts_as_retention() -> None:
     """An error or a missing value leaves Kafka's default."""
-    admin: Any = Admin((0, "t", "5000"), (29, "u", "1"), (0, "v", None))
-    found = asyncio.run(changelog._delete_retention_ms(admin, ["t", "u", "v"]))
-    assert found == {"t": 5_000}
+    admin: Any = Admin(
+        (0, "t", "5000"), (29, "u", "1"), (0, "w", "7000"), (0, "v", None), (0, "x", "9")
+    )
+    found = asyncio.run(changelog._delete_retention_ms(admin, [*"tuvwx"]))
+    assert found == {"t": 5_000, "w": 7_000, "x": 9}
 
 
 def test_rows_that_are_not_json_are_named_by_their_place_among_all() -> None:
