@@ -130,6 +130,8 @@ def test_the_newest_snapshot_comes_first_even_after_a_topic_was_recreated(
     publish(catalog, tmp_path, next_offset=100, created_ms=NOW_MS)
     publish(catalog, tmp_path, next_offset=5, created_ms=NOW_MS + 1)
     assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [5, 100]
+    publish(catalog, tmp_path, next_offset=7, created_ms=NOW_MS + 1)
+    assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [7, 5, 100]
 
 
 def test_a_damaged_file_is_refused_by_fetch_and_named_by_verify(

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from faust_assigner.snapshots.batches import JsonColumns, batch_of, last_per_key
-from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW
+from faust_assigner.snapshots.json_rows import (
+    AUTO,
+    JSON,
+    RAW,
+    json_types,
+    parse_json,
+    unreadable_rows,
+)
 
 Rows = list[tuple[bytes | None, bytes | None]]
 
@@ -82,3 +89,16 @@ def test_nothing_is_chosen_before_the_first_rows() -> None:
     assert rows_of(columns.readable(batches_of([(None, b"1")]))) == [[(None, b"1")]]
     columns.readable(batches_of([(b"{", b"1"), (b"}", b"2")]))
     assert columns.types_of("key") is None
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [[b"[1", b"2],3,4"], [b"1,2", b"[3", b"4]"], [b"1", b"2,3"]],
+)
+def test_pieces_that_are_json_only_together_are_not_json(payloads: list[bytes]) -> None:
+    """As many values as payloads prove nothing: each must lie between two fences."""
+    assert parse_json(payloads) is None
+    assert json_types(payloads) is None
+    assert unreadable_rows([b"0", *payloads, None]) == [
+        1 + place for place, each in enumerate(payloads) if json_types([each]) is None
+    ]

@@ -72,6 +72,8 @@ def test_one_without_id_falls_with_any_newer_one_that_cannot_be_true(newer: Mani
     assert "names no topic id" in str(shown(taken(1, 50), [newer]))
     older = replace(newer, created_at=format_time_ms(0))
     assert shown(taken(1, 50), [older]) is None
+    at_once = replace(newer, created_at=format_time_ms(1000))
+    assert shown(taken(1, 50), [at_once]) is None, "neither is newer"
     assert shown(taken(1, 50, TODAY), [newer]) is None
 
 
@@ -81,3 +83,5 @@ def test_without_kafka_the_newest_id_counts() -> None:
     assert newest_topic_id(snapshots) == TODAY
     assert BEFORE in str(shown(snapshots[0], snapshots, end=None))
     assert newest_topic_id([taken(1, 1)]) is None
+    at_once = [taken(2, 20, TODAY, 1), taken(2, 50, BEFORE, 3), taken(2, 90, TODAY, 2)]
+    assert newest_topic_id(at_once) == BEFORE, "of the highest partition, whatever the order"
