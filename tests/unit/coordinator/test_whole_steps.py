@@ -1,0 +1,193 @@
+"""Whole steps of consumer groups: a classic member's next join, timers after a start, failed saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.consumer import ConsumerGroup
+from faust_assigner.coordinator.consumer.heartbeat import AWAY
+from faust_assigner.coordinator.consumer.refusals import refuse_heartbeat
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    ConsumerGroupHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    Protocol,
+    Saved,
+)
+from faust_assigner.coordinator.records import (
+    ClassicSide,
+    CurrentAssignment,
+    GroupEpoch,
+    GroupRecord,
+    Key,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    Record,
+    TargetAssignment,
+    TargetEpoch,
+    Value,
+)
+from faust_assigner.coordinator.settings import ConsumerLimits
+from tests.support.coordination.consumer_bench import Bench, catalogue, topic_id
+
+A = topic_id("a")
+NOW = 1_000
+SUBSCRIPTION = bytes.fromhex("0000 00000001 0001 61 ffffffff")
+STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED
+
+
+def member(*, is_classic: bool, timeout_ms: int) -> MemberMetadata:
+    """Return a member that reads topic "a"; a classic one has a session of 7 s."""
+    side = ClassicSide(7_000, (Protocol("range", SUBSCRIPTION),)) if is_classic else None
+    return MemberMetadata(
+        rebalance_timeout_ms=timeout_ms, topic_names=frozenset({"a"}), classic=side
+    )
+
+
+def restored(
+    members: Mapping[str, tuple[MemberMetadata, CurrentAssignment, tuple[int, ...]]],
+) -> ConsumerGroup:
+    """Return the group of these members at epoch 5, each with its target's partitions of "a"."""
+
+    def record(kind: Kind, value: Value, member_id: str = "") -> Record:
+        return Record(Key(kind, "g", member_id), value)
+
+    records = [
+        record(Kind.EPOCH, GroupEpoch(5, catalogue(a=4).fingerprint({"a"}))),
+        record(Kind.TARGET_EPOCH, TargetEpoch(5)),
+    ]
+    for name, (metadata, current, target) in members.items():
+        records += [
+            record(Kind.MEMBER, metadata, name),
+            record(Kind.TARGET, TargetAssignment({A: target} if target else {}), name),
+            record(Kind.CURRENT, current, name),
+        ]
+    limits = ConsumerLimits(session_timeout_ms=45_000)
+    return ConsumerGroup.restore("g", records, limits, catalogue(a=4), NOW)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "state", "assigned", "target", "error"),
+    [
+        (5, STABLE, {0: 5}, (0,), Code.NONE),
+        (4, STABLE, {0: 4}, (0,), Code.REBALANCE_IN_PROGRESS),
+        (5, UNREVOKED, {0: 5}, (0,), Code.REBALANCE_IN_PROGRESS),
+        (5, UNRELEASED, {0: 5}, (0, 3), Code.NONE),
+        (5, UNRELEASED, {0: 5}, (0, 2, 3), Code.NONE),
+        (5, UNRELEASED, {0: 5}, (0, 2), Code.REBALANCE_IN_PROGRESS),
+    ],
+)
+def test_a_classic_member_joins_again_as_soon_as_its_partitions_can_change(
+    epoch: int,
+    state: MemberState,
+    assigned: dict[int, int],
+    target: tuple[int, ...],
+    error: Code,
+) -> None:
+    """Partition 3 is held by the second member, partition 2 is free; the join has a deadline."""
+    revoking = {A: {1: 4}} if state is UNREVOKED else {}
+    group = restored(
+        {
+            "m": (
+                member(is_classic=True, timeout_ms=20_000),
+                CurrentAssignment(epoch, epoch - 1, state, {A: assigned}, revoking),
+                target,
+            ),
+            "n": (
+                member(is_classic=False, timeout_ms=30_000),
+                CurrentAssignment(5, 5, STABLE, {A: {3: 5}}, {}),
+                (),
+            ),
+        }
+    )
+    (answer,) = group.step(Heartbeat(9, "m", epoch), NOW + 100)
+    assert answer == fx.HeartbeatReply(9, error)
+    deadlines = group.timers._deadlines
+    assert deadlines["1 session", "m"] == NOW + 7_100
+    joins = {key: at for key, at in deadlines.items() if key[0] == "3 join"}
+    assert joins == ({} if error is Code.NONE else {("3 join", "m"): NOW + 20_100})
+    group.step(Heartbeat(10, "m", epoch), NOW + 500)
+    assert {key: at for key, at in deadlines.items() if key[0] == "3 join"} == joins
+
+
+def test_a_start_sets_the_timers_of_each_kind_of_member() -> None:
+    """Only a present member of the new protocol has a deadline for its revocation."""
+    revoking = {A: {0: 4}, **{}}
+    states: dict[str, tuple[bool, int, MemberState, Mapping[bytes, Mapping[int, int]]]] = {
+        "classic": (True, 4, UNREVOKED, {A: {1: 4}}),
+        "stable": (False, 5, STABLE, {}),
+        "revokes": (False, 4, UNREVOKED, revoking),
+        "away": (False, AWAY, UNREVOKED, {A: {2: 4}}),
+    }
+    group = restored(
+        {
+            name: (
+                member(is_classic=is_classic, timeout_ms=30_000 + n),
+                CurrentAssignment(epoch, 3, state, {}, held),
+                (),
+            )
+            for n, (name, (is_classic, epoch, state, held)) in enumerate(states.items())
+        }
+    )
+    assert group.timers._deadlines == {
+        ("1 session", "classic"): NOW + 7_000,
+        ("1 session", "stable"): NOW + 45_000,
+        ("1 session", "revokes"): NOW + 45_000,
+        ("2 rebalance", "revokes"): NOW + 30_002,
+        ("1 session", "away"): NOW + 45_000,
+        ("7 retry", ""): NOW,
+    }
+
+
+def test_a_failed_save_keeps_the_time_of_the_last_computed_target() -> None:
+    """The member that comes 100 ms later waits for the interval since the first target."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=3_000))
+    bench.join("m1")
+    start = bench.now
+    bench.now = start + 400
+    bench.disk_fails = True
+    assert bench.join("m2").error is Code.NOT_COORDINATOR
+    bench.disk_fails = False
+    bench.now = start + 500
+    before = len(bench.effects)
+    assert bench.join("m3").error is Code.NONE
+    said = [one.what for one in bench.effects[before:] if isinstance(one, fx.Happened)]
+    assert "target_computed" not in said
+    assert bench.group.timers._deadlines["6 target", ""] == start + 3_000  # type: ignore[attr-defined]
+
+
+def test_a_classic_member_of_an_empty_group_gets_a_new_machine_with_the_wall_clocks_time() -> None:
+    """The machine is replaced before any other effect; the record has the time since 1970."""
+    group = ConsumerGroup("g", ConsumerLimits(), catalogue(a=4), NOW)
+    event = JoinGroup(3, "", "new", (Protocol("range", SUBSCRIPTION),))
+    (save,) = group.step(event, NOW + 7, 5_000_000)
+    assert isinstance(save, fx.SaveRecords)
+    record = GroupRecord("g", 1, None, None, None, 5_000_000, ())
+    assert save.records == (Record(Key(Kind.CLASSIC, "g"), record),)
+    first, *others = group.step(Saved(save.save_id), NOW + 8, 5_000_001)
+    assert isinstance(first, fx.ReplaceMachine)
+    assert others[-1] == fx.JoinReply(3, Code.MEMBER_ID_REQUIRED, "new")
+    successor: Any = first.group
+    assert (successor.now_ms, successor.wall_ms) == (NOW + 8, 5_000_001)
+    assert successor.state_since_ms == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("assignor", "known"),
+    [("uniform", ""), (None, ""), ("range", "uniform"), ("copartition", "uniform")],
+)
+def test_an_assignor_that_the_settings_do_not_name_is_refused(
+    assignor: str | None, known: str
+) -> None:
+    """All three are in this process, but the broker offers only the first; "absent" is in no process."""
+    limits = ConsumerLimits(assignors=("absent", "uniform"))
+    event = ConsumerGroupHeartbeat(1, "m", 5, server_assignor=assignor)
+    message = f"unknown assignor {assignor!r}; the server has: {known}"
+    refusal = (Code.UNSUPPORTED_ASSIGNOR, message) if known else None
+    assert refuse_heartbeat(event, limits, "g") == refusal
