@@ -124,6 +124,7 @@ def test_a_tombstone_deletes_and_the_last_word_counts() -> None:
         (b"gg", b'{"kind": "classic", "v": 2, "members": []}'),
         (b"gg", b'{"kind": "streams", "v": 1}'),
         (b"m\0\1g\0\5epoch", b'{"kind": "epoch", "v": 2, "epoch": 1}'),
+        (b"m\0\1g\0\5epoch", b'{"kind": "epoch", "epoch": 1, "fingerprint": 0}'),
         (b"m\0\1g\0\4what", b'{"kind": "what", "v": 1}'),
     ],
 )

@@ -11,13 +11,14 @@ import pytest
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage import write_audit as audit_module
 from faust_assigner.broker.storage.entries import OFFSET
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.reads import available
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
 from faust_assigner.broker.storage.rocks_store import RocksStore
-from faust_assigner.broker.storage.write_audit import WriteAudit
+from faust_assigner.broker.storage.write_audit import WriteAudit, boot_id
 from tests.support.clients.raw_client import batch
 
 ACCEPT = {"log.recovery.accept.loss": "true"}
@@ -314,3 +315,67 @@ def test_every_loss_of_every_partition_is_named_and_accepted_together(tmp_path: 
     ]
     assert [log.end_offset for log in topic.partitions] == [6, 6, 6]
     again.close()
+
+
+def test_an_entry_of_the_witness_without_a_checksum_hides_no_later_one(tmp_path: Path) -> None:
+    """Only an entry of zeros ends the list."""
+    first = WriteAudit(tmp_path)
+    places = [bytes([number]) * 20 for number in range(1, 4)]
+    for place in places:
+        first.note_end(place, 0x0901)
+    slots = [first._slots[place] for place in places]
+    first._map[slots[0] + 28 : slots[0] + 32] = bytes(4)
+    first._map[slots[1] : slots[1] + 20] = bytes(20)
+    again = WriteAudit(tmp_path)
+    assert again.ends == {places[2]: 0x0901}
+    again.restart(4, {places[1]: 6})
+    assert again.ends == {}
+    third = WriteAudit(tmp_path)
+    assert (third.ends, third.writes) == ({places[1]: 6}, 4)
+    for each in (first, again, third):
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "boot"),
+    [
+        (
+            "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0\n",
+            bytes.fromhex("0f1e2d3c4b5a69788796a5b4c3d2e1f0"),
+        ),
+        ("no such thing", bytes(16)),
+        (None, bytes(16)),
+    ],
+)
+def test_the_boot_of_a_machine_has_an_id_where_the_system_tells_it(
+    text: str | None, boot: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros stand for an unknown boot; such a machine counts as restarted."""
+    file = tmp_path / "boot_id"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setattr(audit_module, "BOOT_ID", file)
+    assert boot_id() == boot
+    for _ in range(2):
+        audit = WriteAudit(tmp_path)
+        audit.note(3)
+        audit.close()
+    again = WriteAudit(tmp_path)
+    assert again.same_boot is any(boot)
+    again.close()
+
+
+def test_a_full_disk_does_not_keep_the_files_of_a_witness_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failure of the last write is ignored: the page cache has the contents."""
+    audit = WriteAudit(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(os, "fsync", full)
+    audit.close()
+    assert audit._map.closed
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(audit._file)
