@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from faust.types import TP
 
 from faust_assigner.app.consumer.fetcher import FairFetcher
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits, RecordsEnd
+from tests.unit.app.consumer.test_fetcher import A, B, C, Turns
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,42 @@ def test_the_ends_of_records_matter_to_transactions_alone(in_transaction: bool) 
     ] * in_transaction
     assert (boundaries._open, boundaries._cut, boundaries._late_since) == (None, {}, {})
     assert (boundaries._soon, boundaries._whole_commit) == (None, None)
+
+
+async def test_each_look_up_without_a_position_refreshes_the_metadata() -> None:
+    """Others may still be under way, and may take minutes."""
+    turns, refreshed, gates = Turns(A, B, C), list[Any](), {A: asyncio.Event(), B: asyncio.Event()}
+    turns.states[A].has_valid_position = turns.states[B].has_valid_position = False
+
+    async def look_up(assignment: Any, node: int, tps: list[Any]) -> None:
+        await gates[tps[0]].wait()
+
+    turns.fetcher._update_fetch_positions = look_up
+    turns.fetcher._client.force_metadata_update = lambda: refreshed.append("asked")
+    turns.fetcher._look_up(turns.assignment, [A, B, C])
+    for number, tp in enumerate((A, B), 1):
+        gates[tp].set()
+        await turns.fetcher._looked_up[turns.states[tp]]
+        await asyncio.sleep(0)
+        assert refreshed == ["asked"] * number
+        assert len(turns.fetcher._looked_up) == 2 - number
+    turns.states[A].has_valid_position = True
+    turns.fetcher._look_up(turns.assignment, [A, B, C])
+    assert list(turns.fetcher._looked_up) == [turns.states[B]]
+    await asyncio.gather(*turns.fetcher._looked_up.values())
+    await asyncio.sleep(0)
+    assert refreshed == ["asked"] * 3
+
+
+async def test_a_fetcher_is_woken_once_while_it_waits() -> None:
+    """A second call, or one while the fetcher does not wait, has no effect."""
+    fetcher = Turns(A).fetcher
+    fetcher.wake()
+    fetcher._wait_consume_future = waiting = asyncio.get_running_loop().create_future()
+    fetcher.wake()
+    fetcher.wake()
+    assert waiting.result() is None
+    fetcher._wait_consume_future = gone = asyncio.get_running_loop().create_future()
+    gone.cancel()
+    fetcher.wake()
+    assert gone.cancelled()
