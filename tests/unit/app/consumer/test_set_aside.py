@@ -109,3 +109,23 @@ def test_the_log_names_the_partition_its_offset_the_error_and_the_next_try(
             "orders-7: the broker answers the fetch with an error; the next attempt is in 0.1 s",
         )
     ]
+
+
+def test_a_fetch_that_failed_as_a_whole_sets_nothing_aside() -> None:
+    """Records of an earlier fetch may wait; aiokafka itself retries the whole fetch."""
+    it = SetAside()
+    states = [
+        State(position=4, has_valid_position=True, timestamp=timestamp)
+        for timestamp in (999, None, 1_000)
+    ]
+    tps = [TP("orders", number) for number in range(3)]
+    asked: list[Any] = [(tp, state, 4) for tp, state in zip(tps, states, strict=True)]
+    it.note_answer(asked[:2], {TP("bills", 0): [], tps[1]: []}, 1_000, 50.0)
+    assert (len(it), it.partitions()) == (0, [])
+    it.note_answer(asked, {tps[1]: []}, 1_000, 50.0)
+    assert it.partitions() == [tps[0]]
+    assert it.is_left_alone(states[0], 50.05)
+    assert not it.is_left_alone(states[0], 50.1)
+    states[0].timestamp = 1_001
+    it.note_answer(asked[:1], {}, 1_001, 51.0)
+    assert it.partitions() == []

@@ -598,3 +598,18 @@ def test_a_producer_of_transactions_sends_changes_as_ever() -> None:
     consumer = Consumer(in_transaction=True)
     assert consumer.app.producer.send_soon == consumer.soon.append
     assert "_faust_assigner_must_run" not in vars(consumer.app)
+
+
+def test_an_admission_alone_makes_no_membership_sure(fence: HeartbeatFence, clock: Clock) -> None:
+    """It may be old, if the process was suspended meanwhile; the next answer makes it sure."""
+    clock.now = 150.0
+    fence.lose()
+    fence.join()
+    assert (fence.lost, fence.silent_s(), fence.is_sure()) == (False, 50.0, False)
+    assert fence.is_stale(149.9)
+    assert not fence.is_stale(150.0)
+    fence.hear(148.0)
+    assert (fence.silent_s(), fence.is_sure()) == (2.0, True)
+    clock.now = 155.0
+    fence.join()
+    assert not fence.is_stale(150.0), "a round without a loss makes no change stale"

@@ -73,3 +73,17 @@ def test_no_transaction_ends_with_a_partition_that_flows_on(
     assert without(ids, revoke) == {tp: ids[tp] for tp in flows}
     assert all(id_for("app", after[tp.topic], tp.partition) == ids[tp] for tp in flows)
     assert not {ids[tp] for tp in flows} & {ids[tp] for tp in revoke}
+
+
+def test_a_transaction_ends_where_a_topic_of_it_has_no_group_any_more() -> None:
+    """The other partitions of the task end with it; other tasks of the group stay."""
+    own = [TP(topic, number) for topic in ("orders", "pay", "bills") for number in (0, 1)]
+    before = {"orders": 1, "pay": 1, "bills": 2}
+    stays = set(own) - {TP("pay", 1)}
+    assert torn(own, own, before, {"pay": 1, "bills": 2}) == {
+        tp for tp in own if tp.topic != "bills"
+    }
+    assert torn(own, stays, before, before) == {TP("orders", 1)}
+    assert torn(own, own, before, before) == frozenset()
+    assert torn(own, own, {}, {}) == frozenset()
+    assert torn(own, stays, {}, {}) == {TP("orders", 1), TP("bills", 1)}
