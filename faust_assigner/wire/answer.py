@@ -141,7 +141,6 @@ class AnswerWriter:
         among: int = 0,
         outcome: Outcome | None = None,
     ) -> None:
-        self._outcome = outcome
         self._directory = directory
         self._row = row_of(group_ids)
         self._among = among
@@ -152,6 +151,8 @@ class AnswerWriter:
         _FLAGS.write(alike, is_uniform, {})
         _DECISION.write(alike, decision_id, {})
         self._alike = bytes(alike.data)
+        self._outcome_of_leader = _encoded_outcome(outcome and replace(outcome, leads=True))
+        self._outcome_of_others = _encoded_outcome(outcome and for_others(outcome))
         self._ours: dict[bool, Stitch] = {}
         self._stock: Stitch | None = None
 
@@ -173,17 +174,12 @@ class AnswerWriter:
         _WRITES.write(own, writes or {}, row_of(actives) if writes else {})
         _AWAITED.write(own, awaited or {}, row_of(standbys) if awaited else {})
         _PROMISED.write(own, (self._among, promised or {}), self._row)
-        _OUTCOME.write(own, self._told(leads), {})
+        own.data += self._outcome_of_leader if leads else self._outcome_of_others
         head = (
             f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
             f'"{KEY}":"{pack_value(self._version, own.data)}'
         )
         return self._ours_tail(with_directory).after(head.encode())
-
-    def _told(self, leads: bool) -> Outcome | None:
-        if self._outcome is None:
-            return None
-        return replace(self._outcome, leads=True) if leads else for_others(self._outcome)
 
     @property
     def shared_bytes(self) -> int:
@@ -212,6 +208,12 @@ class AnswerWriter:
                 f'"topic_groups":{self._ids}}}'.encode()
             )
         return self._ours[with_directory]
+
+
+def _encoded_outcome(outcome: Outcome | None) -> bytes:
+    field = Writer()
+    _OUTCOME.write(field, outcome, {})
+    return bytes(field.data)
 
 
 class Stitch:

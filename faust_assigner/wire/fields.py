@@ -7,7 +7,7 @@ lists of such fields. A topic is written as its index in a sorted list of topics
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +41,9 @@ class Field:
         if body is not None:
             out.field(self.tag, body)
 
-    def named(self, value: Any) -> dict[str, Any]:
-        """Return attribute -> value for a decoded value."""
-        return dict(zip(self.names, value if len(self.names) > 1 else (value,), strict=True))
+    def named(self, value: Any) -> Iterable[tuple[str, Any]]:
+        """Return the attributes of a decoded value, as pairs of name and value."""
+        return zip(self.names, value if len(self.names) > 1 else (value,), strict=True)
 
 
 def row_of(topics: Collection[str]) -> dict[str, int]:
