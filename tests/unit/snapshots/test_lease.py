@@ -49,6 +49,25 @@ def test_of_two_leases_the_later_one_counts(tmp_path: Path) -> None:
         assert leased_until(storage, "t", NOW_MS) is not None
 
 
+def test_a_lease_that_ends_while_the_leases_are_read_hides_no_other(tmp_path: Path) -> None:
+    """Its run is over; damaged files are no leases either."""
+
+    class Ending(LocalStorage):
+        def read(self, path: str) -> bytes:
+            if "over" in path:
+                raise FileNotFoundError(path)
+            return super().read(path)
+
+    storage = Ending(tmp_path)
+    for name in ("run-1over.lease", "run-9over.lease"):
+        storage.write(f"t/{name}", b"")
+    for name, data in (("a", b"{"), ("b", b"[]"), ("c", b'{"until": 5}'), ("d", b"{}")):
+        storage.write(f"t/run-{name}.lease", data)
+    assert leased_until(storage, "t", NOW_MS) is None
+    with Lease(storage, "t", lambda: NOW_MS):
+        assert leased_until(storage, "t", NOW_MS) == format_time_ms(NOW_MS + 600_000)
+
+
 def test_a_renewal_under_way_leaves_no_lease_behind(tmp_path: Path) -> None:
     """The lease is removed after its last renewal."""
     writing, may_end = threading.Event(), threading.Event()
