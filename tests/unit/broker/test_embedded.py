@@ -119,7 +119,8 @@ def test_a_broker_in_a_thread_keeps_its_port_and_data_over_a_restart(tmp_path: P
         asked = broker.call(lambda node: (node, threading.current_thread()))
         assert asked == (broker.node, thread)
         assert broker.server.node is broker.node
-        assert broker.loop.is_running()
+        loop = broker.loop
+        assert loop.is_running()
         first = broker.server
         happened.clear()
         broker.restart()
@@ -129,6 +130,7 @@ def test_a_broker_in_a_thread_keeps_its_port_and_data_over_a_restart(tmp_path: P
         happened.clear()
     assert happened == ["stop"]
     assert not of_broker()
+    assert loop.is_closed()
     for name in ("node", "server", "loop"):
         with pytest.raises(RuntimeError, match="the broker is not running"):
             getattr(broker, name)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from faust_assigner.broker import housekeeping, limits, throttle
 from faust_assigner.broker.answers import is_long
 from faust_assigner.broker.groups.timers import GroupTimers
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
+from faust_assigner.broker.metadata_cache import MetadataCache
 from faust_assigner.broker.security import gate as gate_module
 from faust_assigner.broker.security.acls import ALLOW, LITERAL, READ, TOPIC, Acl
 from faust_assigner.broker.security.authorizer import distinguished_name
@@ -180,3 +184,47 @@ async def test_closed_timers_and_notifiers_do_nothing_more() -> None:
     notifier.rights_changed()
     assert notifier.update is waiting
     assert (rung, told) == ([], [])
+
+
+async def test_a_chore_may_take_longer_than_any_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step takes 40 s; the place of the chore in the line is free afterwards."""
+    times = itertools.count(0, 40)
+    monkeypatch.setattr(throttle, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    steps: list[int] = []
+
+    def chore() -> Iterator[int]:
+        for step in range(5):
+            steps.append(step)
+            yield step
+        raise asyncio.CancelledError
+
+    line = HandlerQueue()
+    with pytest.raises(asyncio.CancelledError):
+        await housekeeping.repeat(line, 0, chore)
+    assert steps == [0, 1, 2, 3, 4]
+    assert line.places._value == throttle.LONG_AT_A_TIME
+
+
+async def test_answers_of_an_earlier_version_take_no_room_in_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten bytes are kept: the two answers after the change are both there, a third one clears them."""
+    monkeypatch.setattr(limits, "CACHED_METADATA_BYTES", 10)
+    version, made = [1], list[str]()
+    cache = MetadataCache(lambda: version[0])
+
+    async def get(key: str, size: int) -> None:
+        async def make() -> bytes:
+            made.append(key)
+            return bytes(size)
+
+        assert await cache.get(key, make) == bytes(size)
+
+    await get("old", 8)
+    version[0] = 2
+    for key, size in (("a", 2), ("b", 8), ("a", 2), ("b", 8)):
+        await get(key, size)
+    assert made == ["old", "a", "b"]
+    for key, size in (("c", 1), ("c", 1), ("b", 8), ("a", 2)):
+        await get(key, size)
+    assert made == ["old", "a", "b", "c", "b", "a"]
