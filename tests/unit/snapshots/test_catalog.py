@@ -446,3 +446,13 @@ def test_a_folder_in_place_of_a_file_is_a_missing_file(pair: Catalog, tmp_path: 
     path.mkdir()
     with pytest.raises(SnapshotCorruptError, match=f"{path.name} is missing"):
         pair.fetch(manifest, tmp_path / "fetched")
+
+
+def test_an_old_folder_within_a_snapshot_is_no_spare_file(pair: Catalog, tmp_path: Path) -> None:
+    """Storages remove files by name; the notes of an operator stay."""
+    newest = pair.snapshots(TOPIC, 0)[0]
+    notes = tmp_path / "snapshots" / folder_of(newest) / "notes"
+    notes.mkdir()
+    os.utime(notes, (0, 0))
+    assert collect_garbage(pair, now_ms=NOW_MS, keep=2) == []
+    assert notes.is_dir()

@@ -344,6 +344,9 @@ async def test_only_open_files_of_partitions_here_are_compared(made: Recovery) -
     made.app.consumer.ends = {A: 5, B: 5}
     await compared_once(made)
     assert asked == [{A: 7}]
+    table_of(made).data._dbs, made.standby_tps = {0: "db", 1: "db"}, set()
+    await made._compare_files()
+    assert asked == [{A: 7}] * 2, "B has left, and its file is not closed yet"
 
 
 # -- tables with failed reads or writes
@@ -517,6 +520,9 @@ def test_a_partition_whose_file_does_not_tell_its_offset_is_opened_anew(
     assert A in made.active_offsets
     assert made.active_offsets[A] is None
     assert made.databases.doubtful == {A}
+    made.active_offsets[A] = 4
+    made.add_active(table_of(made), A)
+    assert made.active_offsets == {A: 4}, "an offset that is known stays"
 
 
 # -- two tables, repeated comparisons

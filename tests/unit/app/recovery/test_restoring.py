@@ -20,7 +20,7 @@ from faust_assigner.app.recovery import restoring as recovery
 from faust_assigner.app.recovery.bring_up import Extent
 from faust_assigner.app.recovery.by_partition import PartitionRecovery
 from faust_assigner.app.recovery.restore_task import SNAPSHOT, Cold, Restored, Settings, Stop
-from faust_assigner.app.recovery.restoring import BatchedRestore
+from faust_assigner.app.recovery.restoring import BatchedRestore, RestoreThreads
 from faust_assigner.app.tables.disk import takes_files
 
 HERE = TP("app-table-changelog", 0)
@@ -468,3 +468,24 @@ async def test_a_partition_is_reported_with_its_offset(
     async for tp in batches(restoring).restore([HERE], offsets, highwaters, stop):
         seen.append((tp, offsets[tp], highwaters[tp], restoring.restored[tp].end_offset))
     assert seen == [(HERE, 12, 12, 12)]
+
+
+async def test_a_thread_is_waited_for_after_its_caller_was_cancelled() -> None:
+    """It holds a database until it ends, whoever waits for its result."""
+    threads, may_end, ended = RestoreThreads(), threading.Event(), list[str]()
+
+    def work() -> None:
+        may_end.wait(10)
+        ended.append("ended")
+
+    call = asyncio.ensure_future(threads.run(work))
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait({call})
+    waiting = asyncio.ensure_future(threads.stop_and_wait())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (call.cancelled(), waiting.done(), threads.stop_signal()) == (True, False, True)
+    may_end.set()
+    await waiting
+    assert ended == ["ended"]

@@ -11,6 +11,7 @@ import pytest
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.types import TP
 
+from faust_assigner.app.tables import files
 from faust_assigner.app.tables.disk import store_of
 from faust_assigner.app.tables.files import (
     ASIDE,
@@ -492,12 +493,31 @@ def test_a_row_of_a_file_that_fails_is_reported(it: Failing) -> None:
     assert len(it.told) == 2
 
 
-def test_a_database_is_closed_whatever_it_says(it: Failing) -> None:
-    """Its marks are cleared; other databases keep theirs."""
+def test_a_folder_that_cannot_be_set_aside_stays_condemned(
+    it: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty database opened in its place would count as restored; a missing folder is fine."""
+
+    def replace(path: Path, aside: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(files.os, "replace", replace)
+    it.store._condemned, error = {0, 1}, OSError("read-only")
+    with pytest.raises(OSError, match="read-only"):
+        it.store._put_aside(0, "corrupt")
+    assert (it.store.set_aside, it.store._condemned) == ({}, {0, 1})
+    error = FileNotFoundError("gone")
+    it.store._put_aside(0, "corrupt")
+    assert (it.store.set_aside, it.store._condemned) == ({0: 1}, {1})
+
+
+@pytest.mark.parametrize("error", [OSError("stuck"), Exception("IO error: stuck")])
+def test_a_database_is_closed_whatever_it_says(it: Failing, error: Exception) -> None:
+    """Its marks are cleared; other databases keep theirs. rocksdict raises plain exceptions."""
 
     class Stuck:
         def close(self) -> None:
-            raise OSError("stuck")
+            raise error
 
     it.store._dbs[0].close()
     it.store._dbs[0] = Stuck()
