@@ -128,7 +128,9 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="This process's, as its pod's.")
     parser.add_argument("--job", default="export", help="The topic that stands for the job.")
     parser.add_argument("--sink", type=Path, default=Path("export.db"))
-    parser.add_argument("--ca", type=Path, help="The authority of the service's certificate, PEM.")
+    parser.add_argument(
+        "--ca", type=Path, help="The PEM file with the authority of the service's certificate."
+    )
     parser.add_argument("--token-file", type=Path, help="The file with this process's token.")
     return parser.parse_args()
 

@@ -70,14 +70,15 @@ def repair(app: App) -> None:
     if _is_in_use(app):
         parts_of(app).add("repairs came late")
         logger.warning(
-            "Records may be lost or repeated at a rebalance: the app was in use before it could "
-            "be repaired; install faust_assigner with pip, so that Faust finds its fixup"
+            "Records may be lost or repeated at a rebalance: the app was in use before the "
+            "repairs of Faust's rebalance were installed; install faust_assigner with pip, so "
+            "that Faust finds its fixup"
         )
         return
     if not _has_known_driver(app):
         logger.warning(
-            "Records may be lost or repeated at a rebalance, and rebalances stop all partitions: only "
-            "Faust's aiokafka driver is repaired, and the app uses the driver of %s",
+            "Records may be lost or repeated at a rebalance, and rebalances stop all partitions: "
+            "the repairs need Faust's aiokafka driver, and the app uses the driver of %s",
             _urls(app),
         )
         return
@@ -190,7 +191,8 @@ def _new_consumer(app: App, create: Callable[[], ConsumerT]) -> ConsumerT:
             transport.TransactionManager = over(PartitionTransactions, transport.TransactionManager)
     elif "repairs" in parts:
         raise ConfigError(
-            f"the app got the driver of {transport.url} after its configuration: name the driver in "
+            f"the app got the driver of {transport.url} after its configuration: name the driver "
+            "in "
             "the setting broker, or set FAUST_ASSIGNER_REPAIRS=0"
         )
     else:

@@ -101,7 +101,7 @@ def _fits(part: str) -> bool:
     try:
         demand({part}, versions={})
     except HostMismatch as error:
-        logger.error("Without %s: %s", part, error)
+        logger.error("The app starts without the part %s: %s", part, error)
         return False
     return True
 

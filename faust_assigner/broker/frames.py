@@ -37,7 +37,7 @@ class FrameBuffer(bytearray):
         if len(self) >= 4:
             (size,) = FRAME_SIZE.unpack_from(self)
             if not 0 < size <= most_bytes:
-                raise WrongSize(f"a frame of {size} bytes")
+                raise WrongSize(f"a frame announces an invalid size of {size} bytes")
             if len(self) >= 4 + size:
                 return True
         if self and self.incomplete_since is None:

@@ -41,10 +41,14 @@ async def repeat(line: HandlerQueue, interval_ms: int, chore: Callable[[], Itera
             for _ in chore():
                 await throttle.turn()
         except StoreFailed as error:
-            logger.error("housekeeping failed; it is tried again later: %s", error)
+            logger.error(
+                "housekeeping (retention and expiry) failed; the broker tries again later: %s",
+                error,
+            )
         except Exception:
             logger.exception(
-                "a bug in this broker stopped the housekeeping; it is tried again later"
+                "a bug in this broker stopped the housekeeping (retention and expiry); the broker "
+                "tries again later"
             )
         finally:
             throttle.end()

@@ -114,7 +114,8 @@ class Catalogue:
         if not 1 <= count <= limits.MAX_PARTITIONS_PER_TOPIC:
             raise Refused(
                 ErrorCode.invalid_partitions,
-                f"{count} partitions; 1 to {limits.MAX_PARTITIONS_PER_TOPIC} are allowed",
+                f"a topic with {count} partitions is refused; 1 to "
+                f"{limits.MAX_PARTITIONS_PER_TOPIC} are allowed",
             )
         self._check_room(count, topics=1)
         problem = check_configs(configs)
@@ -134,12 +135,12 @@ class Catalogue:
         if count <= have:
             raise Refused(
                 ErrorCode.invalid_partitions,
-                f"topic {topic.name!r} has {have} partitions, not fewer than {count}",
+                f"topic {topic.name!r} has {have} partitions; the new count must be higher, got {count}",
             )
         if count > limits.MAX_PARTITIONS_PER_TOPIC:
             raise Refused(
                 ErrorCode.invalid_partitions,
-                f"at most {limits.MAX_PARTITIONS_PER_TOPIC} partitions",
+                f"a topic may have at most {limits.MAX_PARTITIONS_PER_TOPIC} partitions",
             )
         self._check_room(count - have, topics=0)
         if validate_only:
@@ -192,7 +193,8 @@ class Catalogue:
         if len(self) + topics > limits.MAX_TOPICS or total > limits.MAX_PARTITIONS:
             raise Refused(
                 ErrorCode.policy_violation,
-                f"a broker holds {limits.MAX_TOPICS} topics and {limits.MAX_PARTITIONS} partitions at most",
+                f"the broker allows at most {limits.MAX_TOPICS} topics and {limits.MAX_PARTITIONS} "
+                "partitions",
             )
 
     def _save(self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]) -> None:

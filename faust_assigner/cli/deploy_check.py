@@ -39,7 +39,8 @@ CANNOT_TELL = 2
     "--scale",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Check a change to N workers: new ones join, or those with the highest numbers stop.",
+    help="Check a change to N workers: new workers join, or the workers with the highest numbers "
+    "in their names stop.",
 )
 @click.option(
     "--max-cold",
@@ -80,7 +81,8 @@ CANNOT_TELL = 2
     "ledgers",
     multiple=True,
     metavar="FOLDER|TOPIC",
-    help="A ledger (folder, file, URL or kafka://HOST:PORT/TOPIC) whose recoveries show the duration of a "
+    help="A ledger (folder, file, URL or kafka://HOST:PORT/TOPIC) whose recoveries show the "
+    "duration of a "
     "move; without a ledger the workers' own. May be repeated.",
 )
 @click.option(

@@ -27,7 +27,9 @@ BETWEEN_S = 4.0
 
 
 @click.command()
-@click.option("-A", "--app", metavar="NAME", help="The app as for faust -A: shop.app, shop:app.")
+@click.option(
+    "-A", "--app", metavar="NAME", help="The app in the form of faust -A: shop.app, shop:app."
+)
 @bootstrap_option
 @click.option("--group", "group_id", metavar="APP", help="A running group; with -A the app's own.")
 @config_option
@@ -54,7 +56,8 @@ BETWEEN_S = 4.0
     "--grace",
     type=Number(min=0),
     metavar="SECONDS",
-    help="The supervisor's grace for a stopping worker: terminationGracePeriodSeconds (30 by default), "
+    help="The supervisor's grace for a stopping worker: terminationGracePeriodSeconds (30 by "
+    "default), "
     "TimeoutStopSec (90).",
 )
 @click.option("--ignore", multiple=True, metavar="CODE", help="Leave out a code. May be repeated.")
@@ -63,7 +66,7 @@ BETWEEN_S = 4.0
     type=click.Choice(["error", "warning", "note"]),
     default="warning",
     show_default=True,
-    help="Exit with 1 from this level on.",
+    help="The lowest level of findings that causes exit code 1.",
 )
 @click.option(
     "--explain", metavar="CODE", help="Print a code's meaning and fix, without any check."

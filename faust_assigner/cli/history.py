@@ -51,7 +51,8 @@ class Given(TypedDict):
     type=click.Choice(["parquet", "delta", "iceberg"]),
     default="parquet",
     show_default=True,
-    help="Also write the tables as Delta or Iceberg tables; needs --packages with the format for this Spark.",
+    help="Also write the tables as Delta or Iceberg tables; needs --packages with the format for "
+    "this Spark.",
 )
 @click.option("--stream", is_flag=True, help="Read only the new lines since the last run.")
 @click.option(
@@ -70,12 +71,14 @@ class Given(TypedDict):
     "--min-days",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The least number of days in the history; fewer end the command with 3, after it has written.",
+    help="The minimum number of days in the history. With fewer days the command writes the "
+    "history and ends with exit code 3.",
 )
 @click.option(
     "--max-age",
     metavar="TIME",
-    help="The highest age of the newest line, like 2d; an older line ends the command with 3.",
+    help="The maximum age of the newest line, like 2d. With an older line the command writes the "
+    "history and ends with exit code 3.",
 )
 @shared.config_option
 @click.option(

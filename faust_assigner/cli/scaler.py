@@ -29,16 +29,21 @@ _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="127.0.0.1:6071",
     show_default=True,
     metavar="HOST:PORT",
-    help="The address for KEDA. Port 0 selects a free port. A non-loopback address requires --tls-cert and "
+    help="The address for KEDA. Port 0 selects a free port. A non-loopback address requires "
+    "--tls-cert and "
     "--tls-key, or --insecure.",
 )
-@click.option("--tls-cert", type=_FILE, metavar="FILE", help="The certificate, PEM.")
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of the certificate, PEM.")
+@click.option(
+    "--tls-cert", type=_FILE, metavar="FILE", help="The PEM file with the server's certificate."
+)
+@click.option(
+    "--tls-key", type=_FILE, metavar="FILE", help="The PEM file with the key of the certificate."
+)
 @click.option(
     "--tls-client-ca",
     type=_FILE,
     metavar="FILE",
-    help="Require a client certificate signed by this authority, PEM.",
+    help="Require a client certificate of this authority (PEM file).",
 )
 @click.option("--insecure", is_flag=True, help="Serve other machines without TLS.")
 @click.option(
@@ -46,11 +51,14 @@ _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
     "given",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A default for a key of the ScaledObjects' metadata, such as max=12; docs/how-to/autoscaling.md "
+    help="A default for a key of the ScaledObjects' metadata, such as max=12; "
+    "docs/how-to/autoscaling.md "
     "lists the keys. May be repeated.",
 )
 @click.option(
-    "--once", is_flag=True, help="Print the recommendation after two looks, without a server."
+    "--once",
+    is_flag=True,
+    help="Query the group twice, print the recommendation and exit; start no server.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --once: print JSON.")
 def scaler(

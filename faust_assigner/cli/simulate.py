@@ -49,10 +49,23 @@ if TYPE_CHECKING:
     "each with +static and +weights.",
 )
 @click.option("--replicas", default="0,1,2", show_default=True, help="Numbers of standbys to try.")
-@click.option("--members", default="3:6", show_default=True, help="Workers at the start, from:to.")
-@click.option("--partitions", default="12:36", show_default=True, help="Tasks of a fleet, from:to.")
 @click.option(
-    "--racks", default="1,3", show_default=True, help="Numbers of racks; each fleet draws one."
+    "--members",
+    default="3:6",
+    show_default=True,
+    help="The number of workers at the start, as a range from:to.",
+)
+@click.option(
+    "--partitions",
+    default="12:36",
+    show_default=True,
+    help="The number of tasks of a fleet, as a range from:to.",
+)
+@click.option(
+    "--racks",
+    default="1,3",
+    show_default=True,
+    help="The possible numbers of racks; each fleet gets one of these numbers at random.",
 )
 @click.option(
     "--session-timeout",
@@ -65,22 +78,26 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Instead of scenarios, a single change of the ledger's (or a generated) group: N workers join.",
+    help="Simulate only one change of the ledger's (or a generated) group: N workers join.",
 )
 @click.option(
     "--remove",
     multiple=True,
     metavar="MEMBER",
-    help="A single change: this member (instance id or member id) leaves. Repeatable.",
+    help="Simulate only one change: this member (instance id or member id) leaves. May be "
+    "repeated.",
 )
 @click.option(
-    "--lose-rack", metavar="RACK", help="A single change: all members of this rack leave."
+    "--lose-rack", metavar="RACK", help="Simulate only one change: all members of this rack leave."
 )
 @shared.max_refused_option
 @shared.config_option
 @click.option("--no-spark", is_flag=True, help="Run in local processes, without Spark.")
 @click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="With --no-spark: processes.  [cores]"
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --no-spark: the number of processes.  [default: the number of cores]",
 )
 @shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")

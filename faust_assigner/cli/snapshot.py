@@ -26,7 +26,8 @@ from faust_assigner.cli.failure import reported_errors
     type=click.IntRange(min=0),
     default=8,
     show_default=True,
-    help="The layers of changed rows before they are merged; 0 writes changed key ranges anew each time.",
+    help="The number of layers of changed rows before they are merged; with 0 each run writes the "
+    "changed key ranges again.",
 )
 @click.option(
     "--no-spark", is_flag=True, help="Run in this process, without Spark, for small changelogs."
@@ -123,7 +124,9 @@ def _require(bootstrap: str | None, config: str | None, topic: str | None, to: s
 @click.option("--to", metavar="DIR", help="Folder or URL of the snapshots.")
 @click.option("--topic", metavar="CHANGELOG", help="Only this changelog.")
 @click.option(
-    "--bootstrap", metavar="HOST:PORT[,...]", help="A cluster, to recognise recreated topics."
+    "--bootstrap",
+    metavar="HOST:PORT[,...]",
+    help="The Kafka cluster, which returns the topic ids to recognise recreated topics.",
 )
 @shared.config_option
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
@@ -160,7 +163,9 @@ def verify_snapshots(
     help="The number of snapshots kept per partition.",
 )
 @click.option(
-    "--max-age", metavar="TIME", help="Also remove older ones, except the newest (7d, 36h)."
+    "--max-age",
+    metavar="TIME",
+    help="Also remove snapshots older than this age (7d, 36h), except the newest snapshot.",
 )
 @click.option(
     "--grace",
@@ -169,7 +174,9 @@ def verify_snapshots(
     metavar="TIME",
     help="Keep unfinished snapshots until they are unchanged for this time.",
 )
-@click.option("--dry-run", is_flag=True, help="List the removals without removing.")
+@click.option(
+    "--dry-run", is_flag=True, help="List the files that would be removed, without removing them."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the removals as JSON.")
 @click.pass_context
 def collect_snapshots(

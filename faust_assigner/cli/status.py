@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --watch: the time between two looks.",
+    help="With --watch: the time between two queries of the group.",
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print JSON (docs/reference/status.md); with --watch a line per look.",
+    help="Print JSON (docs/reference/status.md); with --watch, one line for each query.",
 )
 def status(
     saved: Path | None,
@@ -60,7 +60,7 @@ def status(
     """
     check_source(saved, group_id, reach["bootstrap"], reach["config"], reach["workers"])
     if saved is not None and watch:
-        raise click.UsageError("--from FILE shows a single look; remove --watch")
+        raise click.UsageError("--from FILE shows a single saved status; remove --watch")
     with reported_errors(), quiet_kafka():
         collect_rarely()
         if saved is not None:

@@ -26,7 +26,7 @@ from faust_assigner.cli.spark import run_job, tell
     type=click.Choice(["blend", "cpu", "records", "bytes"]),
     default="blend",
     show_default=True,
-    help="The measure behind the weights.",
+    help="The measured cost from which weights are computed.",
 )
 @click.option(
     "--clamp",
@@ -51,11 +51,14 @@ from faust_assigner.cli.spark import run_job, tell
     default="50%",
     show_default=True,
     metavar="P%",
-    help="The highest share of weight on other partitions than in the published version; beyond, the "
-    "command ends with 3 and publishes nothing.",
+    help="The highest allowed share of weight that lies on other partitions than in the published "
+    "version. Above it the command publishes nothing and ends with exit code 3.",
 )
 @click.option(
-    "--shadow", is_flag=True, help="Score: plan the newest decisions again, counted and weighted."
+    "--shadow",
+    is_flag=True,
+    help="Plan the newest decisions again, once without and once with weights, and print both "
+    "results.",
 )
 @click.option(
     "--decisions",
@@ -70,7 +73,7 @@ from faust_assigner.cli.spark import run_job, tell
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="With --shadow: standbys.",
+    help="With --shadow: the number of standbys.",
 )
 @shared.max_refused_option
 @shared.config_option

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     "ledgers",
     multiple=True,
     metavar="FOLDER|TOPIC",
-    help="The ledgers of all workers instead of a running group: folders, files, globs, URLs, or a topic as "
+    help="The ledgers of all workers instead of a running group: folders, files, globs, URLs, or "
+    "a topic as "
     "kafka://HOST:PORT/NAME (with --config). May be repeated.",
 )
 @click.option("--group", "group_id", metavar="APP", help=GROUP_HELP)
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 @click.option(
     "--at",
     metavar="TIME",
-    help="Show the last move until this UTC time: 03:02 (of the last 24 hours) or 2026-11-23T03:02.",
+    help="Show the last move before this UTC time: 03:02 (of the last 24 hours) or "
+    "2026-11-23T03:02.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def why(

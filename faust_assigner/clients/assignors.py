@@ -150,7 +150,9 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             except MetadataRefused as refusal:
                 self.refused += 1
                 logger.warning(
-                    "Member %r counts as new: its user_data was refused: %s", member_id, refusal
+                    "Member %r counts as a new member, because its user_data was refused: %s",
+                    member_id,
+                    refusal,
                 )
         return Joined(member_id=member_id, topics=tuple(sorted(set(told.subscription))), data=data)
 

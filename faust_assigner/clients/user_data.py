@@ -72,7 +72,7 @@ def decode_user_data(data: bytes) -> UserData:
         or not SMALLEST_CAPACITY <= capacity <= LARGEST_CAPACITY
     ):
         raise MetadataRefused(
-            f"a capacity that is not a number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}"
+            f"the capacity is not a number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}"
         )
     return UserData(
         round=_round(fields),
@@ -106,7 +106,7 @@ def _encode(fields: Mapping[str, object]) -> bytes:
 def _round(fields: Mapping[str, Any]) -> int:
     value = fields.get("round", -1)
     if type(value) is not int or not -1 <= value <= LAST_ROUND:
-        raise MetadataRefused("a round that is not a whole number from -1 on")
+        raise MetadataRefused("the round is not a whole number of at least -1")
     return value
 
 
@@ -131,14 +131,14 @@ def _claims(value: object) -> dict[str, list[int]]:
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > TOPICS:
-        raise MetadataRefused("claims that are not an object of topics")
+        raise MetadataRefused("the claims are not an object with topics as keys")
     claims: dict[str, list[int]] = {}
     room = NUMBERS
     for topic, pairs in value.items():
         runs = _ranges(pairs)
         room -= sum(map(len, runs))
         if room < 0:
-            raise MetadataRefused(f"more than {NUMBERS} partitions")
+            raise MetadataRefused(f"the claims contain more than {NUMBERS} partitions")
         claims[read_label(topic, "a topic", chars=NAME_CHARS)] = [
             number for run in runs for number in run
         ]
@@ -151,13 +151,13 @@ def _ranges(pairs: object) -> list[range]:
         or len(pairs) % 2
         or not all(type(n) is int and 0 <= n < LARGEST_INT for n in pairs)
     ):
-        raise MetadataRefused("runs that are not pairs of numbers")
+        raise MetadataRefused("the runs are not pairs of numbers")
     return [range(first, last + 1) for first, last in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
 def _labels(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > LABELS:
-        raise MetadataRefused(f"labels that are not an object of at most {LABELS}")
+        raise MetadataRefused(f"the labels are not an object with at most {LABELS} entries")
     return {
         read_label(name, "a label's name"): read_label(text, "a label")
         for name, text in value.items()

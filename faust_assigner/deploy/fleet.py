@@ -130,7 +130,9 @@ class Fleet:
                 return fleet, tuple(all_moved)
             fleet, moved, follows = fleet.round()
             all_moved += moved
-        raise NotKnown("the planner does not come to rest on this group")
+        raise NotKnown(
+            "the planner still moves tasks of this group after the allowed number of rounds"
+        )
 
     def settled(self) -> tuple[Fleet, tuple[Moved, ...]]:
         """Return (the fleet after all copies have caught up and all tasks have moved, the moves)."""

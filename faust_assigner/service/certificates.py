@@ -51,7 +51,7 @@ def _named(flags: str, what: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise ConfigError(f"{flags}: not {what} in PEM: {why}") from error
+        raise ConfigError(f"{flags}: could not read {what} in PEM format: {why}") from error
 
 
 class Pem(NamedTuple):

@@ -89,7 +89,7 @@ class Mirror:
             except StoreError as error:
                 # The history may be compacted, or the store restored. A new listing brings the
                 # copy up to date before the watch resumes.
-                logger.info("the watch failed: %s; reading all keys again", error)
+                logger.info("the watch of the store failed: %s; reading all keys again", error)
                 while not await self._relist():
                     await self._clock.sleep(RETRY_S)
             await self._clock.sleep(RETRY_S)
@@ -148,7 +148,7 @@ class Mirror:
                     changed = differences(self.view.raw, listing)
                 self._take(listing, changed)
             except StoreError as error:
-                logger.info("listing failed: %s", error)
+                logger.info("could not list the keys of the store: %s", error)
                 return False
         return True
 
@@ -220,7 +220,8 @@ class Mirror:
             )
             return
         logger.error(
-            "a consumer had the epoch %d, and the store is at %d: the store has lost its data; "
+            "a consumer reports the epoch %d, but the store's highest epoch is %d: the store has "
+            "lost its data; "
             "raising the epochs of all consumers",
             epoch,
             self.dated,

@@ -38,7 +38,7 @@ class Reader:
         """Return the decoded value. Raises one of ``UNREADABLE``, also if it names another key."""
         value = self.load(kv)
         if self.named and getattr(value, self.named) != name:
-            raise ValueError(f"{kv.key} has another entry's value")
+            raise ValueError(f"the value of key {kv.key} belongs to a different key")
         return value
 
 

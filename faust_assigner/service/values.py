@@ -222,7 +222,7 @@ def load_topic(value: bytes) -> TopicConfig:
     d = _load(value)
     count = int(d["partition_count"])
     if not 0 <= count <= MAX_PARTITIONS:
-        raise ValueError(f"{count} partitions")
+        raise ValueError(f"a topic with {count} partitions")
     return TopicConfig(str(d["topic"]), count, bool(d.get("in_kafka", False)))
 
 

@@ -46,10 +46,10 @@ def read_saved(path: Path) -> Saved:
     groups = sorted({one.group for one in looks} | {one.app for one in rounds})
     if not looks:
         raise ConfigError(
-            f"{path} contains no look at a group: save one with faust-assigner status --json"
+            f"{path} contains no status of a group: save a status with faust-assigner status --json"
         )
     if len(groups) > 1:
-        raise ConfigError(f"{path} contains looks at several groups: {', '.join(groups)}")
+        raise ConfigError(f"{path} contains the status of several groups: {', '.join(groups)}")
     return Saved(
         looks=tuple(sorted(looks, key=lambda one: one.taken_at)),
         rounds=tuple(told for one in rounds for told in one.rounds),
@@ -69,5 +69,6 @@ def _documents(path: Path) -> Iterator[Report | Rounds]:
                 if number > 1 and not line.endswith(b"\n"):
                     return  # the writer was killed
                 raise ConfigError(
-                    f"{path}, line {number}: not an output of faust-assigner status --json ({error})"
+                    f"{path}, line {number}: not an output of faust-assigner status --json "
+                    f"({error})"
                 ) from None

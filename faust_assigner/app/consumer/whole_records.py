@@ -142,8 +142,9 @@ class RecordBoundaryCommits:
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
                 if deadline - late_since > LONGEST_S:
                     logger.warning(
-                        "%s: could not commit between two records for %s s; if this worker dies "
-                        "now, the uncommitted records are processed again",
+                        "%s: records have been in progress without a gap for %s s, so the commit "
+                        "includes incomplete records; if this worker dies now, the uncommitted "
+                        "records are processed again",
                         transactional_id,
                         LONGEST_S,
                     )

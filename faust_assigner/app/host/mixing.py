@@ -65,6 +65,7 @@ def warn_without_fixup(app: Any) -> None:
     if settings.read_or_default(app, table.REPAIRS) and not parts_of(app):
         parts_of(app).add("assignor")
         logger.warning(
-            "Records may be lost or repeated at a rebalance: the app was not repaired; install "
+            "Records may be lost or repeated at a rebalance: the repairs of Faust's rebalance "
+            "were not installed in this app; install "
             "faust_assigner with pip, so that Faust finds its fixup"
         )

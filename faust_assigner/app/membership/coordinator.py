@@ -187,7 +187,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await member.listener.revoke(revoked)
             except Exception:
                 logger.exception(
-                    "Could not finish the partitions that move away; their last records may be "
+                    "Could not finish the records of the revoked partitions; these records may be "
                     "processed twice: %s",
                     revoked,
                 )

@@ -48,8 +48,9 @@ async def _leave(coordinator: GroupCoordinator) -> None:
         logger.error(
             "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this "
             "worker leaves the group, and other members get its partitions. It joins again when "
-            "its agents have processed the records in progress. A record that always takes "
-            "longer is never committed: raise the interval, or do not block the event loop",
+            "its agents have processed the records in progress. If a record always takes longer "
+            "than this interval, it is never committed: raise broker_max_poll_interval, or do not "
+            "block the event loop",
             coordinator._subscription.fetcher_idle_time,
             coordinator._max_poll_interval,
         )

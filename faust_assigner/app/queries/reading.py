@@ -104,7 +104,7 @@ class Reading:
         topic = table.changelog_topic.get_topic_name()
         ids = self.standing.app.assignor.group_for_topic
         if topic != self.tp.topic and ids(topic) != ids(self.tp.topic):
-            raise NotHere(f"table {table.name} has a different partitioning")
+            raise NotHere(f"table {table.name} is not partitioned like the table of the route")
         return self.tp._replace(topic=topic)
 
     def _vouch(self, tp: TP) -> None:
@@ -130,7 +130,9 @@ def _refuse_unscoped(app: AppT) -> None:
     """
     for table in app.tables.values():
         if not isinstance(table.data, WriteBehindStore) and not isinstance(table, ScopedTable):
-            raise NotHere(f"table {table.name} was not made by the app, so copies do not answer")
+            raise NotHere(
+                f"table {table.name} was not created by app.Table(), so its copies cannot answer"
+            )
 
 
 def table_route(declare: Callable[..., Any], table: CollectionT, *args: Any, **options: Any) -> Any:

@@ -147,7 +147,7 @@ class KeyRouter(Router):
                 timeout=aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_S),
             )
         except (*UNREACHABLE, SameNode, ServiceUnavailable) as error:
-            logger.info("%s does not answer for a key: %r", url, error)
+            logger.info("Worker %s did not answer a request for a key: %r", url, error)
             self._shunned[url] = monotonic() + SHUNNED_S
             return None
         return None if answer.status == 503 and answer.headers.get(ROLE) == "none" else answer

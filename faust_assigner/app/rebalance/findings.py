@@ -67,7 +67,8 @@ def outcome(found: Round) -> str:
         f"{count} {rule}" for rule, count in zip(RULES, rules, strict=True) if count
     )
     return (
-        f"{start}{told.tasks} tasks, {told.moved} moved, {told.cold} cold, {told.off_target} off target"
+        f"{start}{told.tasks} tasks, {told.moved} moved, {told.cold} cold, {told.off_target} off "
+        "target"
         f"{f', {told.warming} warming up' if told.warming else ''}; {counted or 'nothing to place'}"
     )
 
@@ -87,7 +88,8 @@ def why_eager(found: Round) -> str | None:
         return None
     return (
         f"Rebalances stop everybody until each worker is cooperative; the next roll is that of "
-        f"{_named(others)}; on the way back to stock, that of the cooperative ones ({len(able)}) with "
+        f"{_named(others)}; on the way back to stock, that of the cooperative ones ({len(able)}) "
+        "with "
         "FAUST_ASSIGNER_COOPERATIVE=0"
     )
 
@@ -179,7 +181,8 @@ def _say_topics(found: Round, counters: Counter[str]) -> None:
     if found.missing:
         counters["missing_topics"] += len(found.missing)
         logger.warning(
-            "Topics without partitions are left out: %s. Their records are not processed, and tables with "
+            "Topics without partitions are left out: %s. Their records are not processed, and "
+            "tables with "
             "such a changelog are not restored; create the topics",
             _named(found.missing),
         )
@@ -214,7 +217,8 @@ def _say_unknown_tables(found: Round, counters: Counter[str], own: TableFacts) -
     if unknown := sorted(found.tables.changelogs - own.changelogs):
         counters["unknown_tables"] += len(unknown)
         logger.warning(
-            "The leader's code lacks the tables of these changelogs, as in a rolling deploy: %s",
+            "The leader's app does not declare the tables of these changelogs, for example during "
+            "a rolling deploy: %s",
             _named(unknown),
         )
 
@@ -223,8 +227,9 @@ def _say_oversize(found: Round, counters: Counter[str]) -> None:
     if found.oversize:
         counters["directories_left_out"] += 1
         logger.warning(
-            "The group's record would be %d bytes or more; requests cannot be routed by key until "
-            "it fits (FAUST_ASSIGNER_GROUP_RECORD_BYTES)",
+            "The group's record would have %d bytes or more, so the directory of owners is left "
+            "out; requests cannot be routed by key until the record fits "
+            "(FAUST_ASSIGNER_GROUP_RECORD_BYTES)",
             found.oversize,
         )
 

@@ -122,7 +122,9 @@ class TableDatabases:
         while failed := self._open_each(tps):
             if self._said.due("open"):
                 logger.error(
-                    "The tables' files cannot be opened yet; the tables wait for them: %s", failed
+                    "Could not open these table files yet; their tables are restored after the "
+                    "files open: %s",
+                    failed,
                 )
             await sleep(pause_s(attempt))
             attempt += 1

@@ -257,7 +257,9 @@ class RecoveryLoop(Recovery):
         overlay.hold(self.app)
         if self._said.due("tables"):
             logger.error(
-                "Table %s cannot be read or written; streams stop until it can: %r", table, error
+                "Table %s cannot be read or written; streams stop until the table works again: %r",
+                table,
+                error,
             )
         if self.app.should_stop:
             return

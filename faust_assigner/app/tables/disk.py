@@ -103,7 +103,12 @@ def _databases(folder: Path, topics: Mapping[str, str]) -> list[tuple[str, int]]
         with os.scandir(folder) as entries:
             for seen, entry in enumerate(entries):
                 if seen >= MOST_ENTRIES:
-                    logger.warning("%s: only %d entries are read", folder, MOST_ENTRIES)
+                    logger.warning(
+                        "Folder %s has too many entries: only %d are read, and further table "
+                        "files are ignored",
+                        folder,
+                        MOST_ENTRIES,
+                    )
                     break
                 number = _NUMBER.search(entry.name)
                 topic = topics.get(entry.name[: number.start()]) if number else None

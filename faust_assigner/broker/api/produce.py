@@ -127,15 +127,21 @@ def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[byt
     data = records.cut_batch(data)
     if len(data) > max_bytes:
         raise BadBatch(
-            f"{len(data)} bytes, max.message.bytes is {max_bytes}", ErrorCode.message_too_large
+            f"the batch has {len(data)} bytes, max.message.bytes is {max_bytes}",
+            ErrorCode.message_too_large,
         )
     batch = records.parse_batch(data)
     if batch.codec == ZSTD and version < 7:
-        raise BadBatch("zstd needs Produce version 7", ErrorCode.unsupported_compression_type)
+        raise BadBatch(
+            "zstd compression needs version 7 of the Produce request",
+            ErrorCode.unsupported_compression_type,
+        )
     if batch.base_offset:
-        raise BadBatch(f"the batch begins at {batch.base_offset}, producers begin at 0")
+        raise BadBatch(
+            f"the batch has base offset {batch.base_offset}, a producer's batch must have 0"
+        )
     if batch.attributes & CONTROL:
-        raise BadBatch("control batches come from transaction coordinators only")
+        raise BadBatch("a producer must not send control batches")
     return records.check_records(data, batch, rules)
 
 
@@ -153,7 +159,7 @@ async def _append(
     try:
         call.throttle.check_time()
     except TimeoutError as late:
-        raise BadBatch(f"not appended: {late}", ErrorCode.request_timed_out) from None
+        raise BadBatch(f"the batch was not appended: {late}", ErrorCode.request_timed_out) from None
     if log.deleted:
         raise BadBatch("the topic was deleted meanwhile", ErrorCode.unknown_topic_or_partition)
     _admit(call, topic, log, batch, transactional_id)
@@ -161,7 +167,8 @@ async def _append(
     verdict = log.producers.judge(batch)
     if verdict.error is not ErrorCode.none:
         raise BadBatch(
-            f"producer {batch.producer_id} sequence {batch.base_sequence}", verdict.error
+            f"producer {batch.producer_id}: sequence {batch.base_sequence} is refused",
+            verdict.error,
         )
     base = verdict.duplicate_of
     try:
@@ -202,7 +209,7 @@ def _admit(
         code = Code.INVALID_TXN_STATE
     if code is not Code.NONE:
         why = f"producer {batch.producer_id} epoch {batch.producer_epoch} of {transactional_id!r}"
-        raise BadBatch(f"{why} has no transaction open here", ErrorCode(code))
+        raise BadBatch(f"{why} has no open transaction", ErrorCode(code))
 
 
 async def flush(node: Node, log: PartitionLog, flush_every: int) -> None:

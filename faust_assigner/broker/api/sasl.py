@@ -141,7 +141,9 @@ def _alter(call: Call, user: str, changes: Sequence[Any]) -> None:
         raise Refused(ErrorCode.duplicate_resource, f"user {user!r} is changed twice")
     credentials = call.node.credentials
     if len(credentials) >= MAX_CREDENTIALS and any(credentials.get(*name) is None for name in puts):
-        raise Refused(ErrorCode.policy_violation, f"there are {MAX_CREDENTIALS} credentials")
+        raise Refused(
+            ErrorCode.policy_violation, f"the limit of {MAX_CREDENTIALS} credentials is reached"
+        )
     credentials.change(puts, deletes)
 
 
@@ -149,7 +151,8 @@ def _credential(mechanism: str, change: ScramCredentialUpsertion) -> Credential:
     if not ITERATIONS <= change.iterations <= MOST_ITERATIONS:
         raise Refused(
             ErrorCode.unacceptable_credential,
-            f"{change.iterations} iterations; {ITERATIONS} to {MOST_ITERATIONS} are allowed",
+            f"the change has {change.iterations} iterations; {ITERATIONS} to {MOST_ITERATIONS} are "
+            "allowed",
         )
     if not change.salt or not change.salted_password:
         raise Refused(ErrorCode.unacceptable_credential, "the salt or the password is empty")

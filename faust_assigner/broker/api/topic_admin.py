@@ -96,7 +96,8 @@ def _partition_count(call: Call, wanted: CreatableTopic) -> int:
     if wanted.assignments:
         if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
             raise Refused(
-                ErrorCode.invalid_request, "give either counts or a replica assignment, not both"
+                ErrorCode.invalid_request,
+                "give either a partition count or a replica assignment, not both",
             )
         numbers = sorted(a.partition_index for a in wanted.assignments)
         if numbers != list(range(len(numbers))):
@@ -109,7 +110,8 @@ def _partition_count(call: Call, wanted: CreatableTopic) -> int:
     if wanted.replication_factor not in (DEFAULT, 1):
         raise Refused(
             ErrorCode.invalid_replication_factor,
-            f"replication factor {wanted.replication_factor}, there is 1 broker",
+            f"replication factor {wanted.replication_factor} is impossible, because there is 1 "
+            "broker",
         )
     return int(wanted.num_partitions)
 
@@ -120,7 +122,7 @@ def _check_replicas(call: Call, assignments: Sequence[Any], partitions: int) -> 
     if len(assignments) != partitions:
         raise Refused(
             ErrorCode.invalid_replica_assignment,
-            f"{len(assignments)} assignments for {partitions} new partitions",
+            f"the request has {len(assignments)} assignments for {partitions} new partitions",
         )
     if any(tuple(a.broker_ids) != (me,) for a in assignments):
         raise Refused(ErrorCode.invalid_replica_assignment, f"the only broker is {me}")
@@ -173,7 +175,9 @@ def _check_deletion(call: Call, name: str | None, topic: Topic | None) -> None:
         return
     needed = DESCRIBE if topic is None else DELETE
     if not call.may(needed, TOPIC, known):
-        raise Refused(ErrorCode.topic_authorization_failed, "the right to delete it is missing")
+        raise Refused(
+            ErrorCode.topic_authorization_failed, "the client lacks the right to delete this topic"
+        )
 
 
 async def create_partitions(call: Call, request: CreatePartitionsRequest) -> Values:

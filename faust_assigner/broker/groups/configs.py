@@ -108,7 +108,8 @@ class GroupConfigs:
         self._check_together(configs)
         if configs and group_id not in self._set and len(self._set) >= limits.MAX_GROUPS:
             raise Refused(
-                ErrorCode.policy_violation, f"{limits.MAX_GROUPS} groups have configs of their own"
+                ErrorCode.policy_violation,
+                f"the limit is reached: {limits.MAX_GROUPS} groups have their own configs",
             )
         if validate_only:
             return

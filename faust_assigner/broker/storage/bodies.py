@@ -87,7 +87,7 @@ def read_layout(body: bytes, count: int) -> Layout:
             position = int(ends[-1])
         columns[:, first:stop] = part
     if position != len(body):
-        raise BadBody(f"{len(body) - position} bytes behind the last record")
+        raise BadBody(f"there are {len(body) - position} bytes after the last record")
     return Layout(*columns)
 
 
@@ -220,7 +220,7 @@ def _after_headers(body: bytes, position: int) -> int:
         else:
             length, position = _signed_varint(body, position)
             if length < 0:
-                raise BadBody("a header without a name")
+                raise BadBody("a record header has no name")
             position += length
         length = body[position]
         if length < 0x80:

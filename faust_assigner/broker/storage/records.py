@@ -106,11 +106,11 @@ def cut_batch(data: bytes) -> bytes:
     """Return the only batch in ``data``, without trailing bytes. Raises BadBatch for a second batch."""
     size = _batch_size(data, 0)
     if size is None:
-        raise BadBatch(f"{len(data)} bytes hold no record batch")
+        raise BadBatch(f"the {len(data)} bytes do not contain a record batch")
     if data[UP_TO_MAGIC - 1] != MAGIC:
         raise BadBatch(f"message format {data[UP_TO_MAGIC - 1]} is not supported, only {MAGIC}")
     if len(data) > size and _batch_size(data, size) is not None:
-        raise BadBatch("more than one record batch")
+        raise BadBatch("the data contains more than one record batch")
     return data[:size]
 
 
@@ -153,7 +153,10 @@ def parse_batch(data: bytes) -> Batch:
     if count < 1 or last_delta != count - 1:
         raise BadBatch(f"the batch claims {count} records and last offset delta {last_delta}")
     if batch.has_producer and batch.base_sequence < 0 and not batch.is_control:
-        raise BadBatch(f"producer {batch.producer_id} with sequence {batch.base_sequence}")
+        raise BadBatch(
+            f"the batch has producer id {batch.producer_id} and the invalid sequence "
+            f"{batch.base_sequence}"
+        )
     return batch
 
 
@@ -195,7 +198,10 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
 def _refuse_records(why: str, error: ErrorCode, numbers: Sequence[int]) -> NoReturn:
     named = tuple((number, why) for number in numbers[:NAMED_RECORDS])
     raise BadBatch(
-        f"{len(numbers)} records are refused, the first is {numbers[0]}: {why}", error, named
+        f"{len(numbers)} records are refused; the first refused record is number {numbers[0]}: "
+        f"{why}",
+        error,
+        named,
     )
 
 

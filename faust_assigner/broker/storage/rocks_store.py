@@ -176,7 +176,7 @@ class RocksStore:
         try:
             self._db.close()
         except Exception as error:
-            logger.info("the store failed and is opened again: %s", error)
+            logger.info("the store failed; the broker opens it again: %s", error)
         self._db = self._open()
         self._is_broken = False
 
@@ -222,7 +222,9 @@ class RocksStore:
             self._db.close()
         except Exception as error:
             logger.warning(
-                "the store is closed with its last writes in the write-ahead log: %s", error
+                "could not flush the store before its close; its last writes stay in the "
+                "write-ahead log: %s",
+                error,
             )
         self.write_audit.close()
 

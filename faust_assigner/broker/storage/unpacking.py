@@ -133,7 +133,7 @@ def _lz4_end(body: bytes) -> int:
     """Return the end of the first frame. Raises Unreadable if blocks depend on each other (KIP-57)."""
     magic, flags = struct.unpack_from("<IB", body)
     if magic != LZ4_MAGIC or flags & 0xE3 != 0x60:
-        raise Unreadable("no lz4 frame of independent blocks")
+        raise Unreadable("the data is not an lz4 frame with independent blocks")
     position = 7 + (8 if flags & 0x08 else 0)
     checksum = 4 if flags & 0x10 else 0
     while True:

@@ -46,11 +46,15 @@ CHANNEL = (
         callback=_checked,
         envvar=AT.name,
         show_envvar=True,
-        help="An instance of the service.",
+        help="The address of an instance of the service.",
     ),
-    click.option("--ca", type=_file, help="The authority of the service's certificate, PEM."),
-    click.option("--cert", type=_file, help="The caller's certificate, PEM."),
-    click.option("--key", type=_file, help="The key of the caller's certificate, PEM."),
+    click.option(
+        "--ca", type=_file, help="The PEM file with the authority of the service's certificate."
+    ),
+    click.option("--cert", type=_file, help="The PEM file with the caller's certificate."),
+    click.option(
+        "--key", type=_file, help="The PEM file with the key of the caller's certificate."
+    ),
     click.option(
         "--server-name", default="", help="The name in the service's certificate, if not --at's."
     ),
@@ -65,7 +69,9 @@ _SHARED = (
         help="The caller's token; give it in the environment, where ps does not show it.",
     ),
     click.option("--token-file", type=_file, help="A file with the caller's token."),
-    click.option("--group", default="", help="The group, where the service has several."),
+    click.option(
+        "--group", default="", help="The name of the group, if the service has several groups."
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 

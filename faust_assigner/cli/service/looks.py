@@ -170,13 +170,13 @@ async def status(operator: Operator, as_json: bool) -> None:
     "--without",
     multiple=True,
     metavar="NAME",
-    help="Plan as if this consumer were gone. Repeatable.",
+    help="Plan as if this consumer were gone. May be repeated.",
 )
 @click.option(
     "--add",
     multiple=True,
     metavar="NAME",
-    help="Plan as if this consumer were registered. Repeatable.",
+    help="Plan as if this consumer were registered. May be repeated.",
 )
 @shared
 async def plan(
@@ -200,8 +200,8 @@ async def plan(
     type=click.Choice(["serving", "readiness", "liveness", "leader", "process"]),
     default="serving",
     show_default=True,
-    help="The check: serves consumers (readiness: and an instance leads), runs undamaged, "
-    "leads, or only runs.",
+    help="The health check. readiness: the instance serves consumers, and an instance leads; "
+    "liveness: all its tasks run; leader: it leads.",
 )
 @offered(CHANNEL)
 def health(

@@ -98,7 +98,8 @@ class Store:
         if not self.folder.exists(MANIFEST):
             if self.folder.exists("report.json"):
                 raise ConfigError(
-                    f"{self.url} holds a history of an earlier version, which this version cannot extend: "
+                    f"{self.url} holds a history of an earlier version, which this version cannot "
+                    "extend: "
                     "give an empty --out"
                 )
             return Manifest()
@@ -109,7 +110,8 @@ class Store:
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{self.url}/{MANIFEST} is damaged: {error!r}") from error
         raise ConfigError(
-            f"{self.url}/{MANIFEST} has format {told['format']}, this version reads {FORMAT_VERSION}"
+            f"{self.url}/{MANIFEST} has format {told['format']}, this version reads "
+            f"{FORMAT_VERSION}"
         )
 
     def read(
@@ -175,7 +177,9 @@ class Store:
             derived=DERIVED,
         )
         if self.load().generation != before.generation:
-            raise FolderInUse(f"another run has written to {self.url} meanwhile; one at a time")
+            raise FolderInUse(
+                f"another run has written to {self.url} meanwhile; run one command at a time"
+            )
         self.folder.write(MANIFEST, json.dumps(asdict(after)).encode())
         self._sweep(after, days)
         self._placeholders(after)

@@ -123,7 +123,9 @@ def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
             return datetime.combine(date.fromisoformat(text), time(), UTC)
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"{option} {text!r}: a day, a time, or how long ago (36h, 7d)") from None
+        raise ConfigError(
+            f"{option} {text!r}: expected a day, a time, or an age (36h, 7d)"
+        ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

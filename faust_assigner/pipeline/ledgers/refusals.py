@@ -60,7 +60,9 @@ class Tolerance:
             return cls()
         found = re.fullmatch(r"(\d{1,15})|(\d{1,3}(?:\.\d+)?)%", text.strip())
         if found is None or float(found[2] or 0) > 100:
-            raise ConfigError(f"--max-refused {text!r}: a number of lines or a share like 0.5%")
+            raise ConfigError(
+                f"--max-refused {text!r}: expected a number of lines or a share like 0.5%"
+            )
         return cls(most=int(found[1])) if found[1] else cls(share=float(found[2]) / 100)
 
     def check(self, refused: Refused) -> None:

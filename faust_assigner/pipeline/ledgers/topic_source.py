@@ -214,7 +214,10 @@ async def _fetch(
         if records or position > before or position >= end:
             return records, position
         if asyncio.get_running_loop().time() > deadline:
-            raise TimeoutError(f"{tp.topic}/{tp.partition} stands at {position}, its end is {end}")
+            raise TimeoutError(
+                f"could not read {tp.topic}/{tp.partition} to its end {end}; the position is "
+                f"{position}"
+            )
 
 
 def _to_arrow(

@@ -112,7 +112,7 @@ def load(name: str) -> Policy:
     ) as error:  # a user's module may raise any error when it is imported
         raise ConfigError(f"policy {name!r} cannot be loaded: {_one_line(error)}") from None
     if not callable(found):
-        raise ConfigError(f"policy {name!r} takes no calls: it is {type(found).__name__}")
+        raise ConfigError(f"policy {name!r} is not callable: it is {type(found).__name__}")
     return cast(Policy, found)
 
 

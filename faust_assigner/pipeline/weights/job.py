@@ -111,7 +111,7 @@ def half_life_s(text: str) -> float:
     """Parse a duration above zero, such as ``12h`` or ``2d``, into seconds; raise ConfigError otherwise."""
     found = duration_ms(text) / 1000
     if not found:
-        raise ConfigError(f"a half-life is longer than {text!r}")
+        raise ConfigError(f"the half-life must be longer than {text!r}")
     return found
 
 

@@ -72,7 +72,7 @@ def publish(
         if len(value) > MAX_RECORD_BYTES:
             raise NotPublished(
                 f"the weights of group {group_id!r} take {len(value)} bytes, a record at most "
-                f"{MAX_RECORD_BYTES}: hand them out as a file"
+                f"{MAX_RECORD_BYTES}: write them to a file instead (--out)"
             )
     connection = cluster.connection()
     ask(connection, _send(connection, topic, records, replication))
@@ -106,7 +106,9 @@ async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
             if at > reached:
                 reached, moved_at = at, time.monotonic()
             elif time.monotonic() - moved_at > STALL_S:
-                raise TimeoutError(f"topic {topic} stands at {at}, its end is {end}")
+                raise TimeoutError(
+                    f"could not read topic {topic} to its end {end}; the position is {at}"
+                )
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 for record in records:
                     if record.value is None:

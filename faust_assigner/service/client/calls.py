@@ -73,7 +73,9 @@ class Calls:
         """Call once. Raises ServiceRefused, and AioRpcError if no answer comes."""
         while self._stub is None:
             if self.has_ended:
-                raise NotFound(f"{self._name}: its session has ended, and its connection")
+                raise NotFound(
+                    f"{self._name}: the consumer's session and its connection have ended"
+                )
             await asyncio.sleep(0.02)
         try:
             return await getattr(self._stub, method)(

@@ -57,7 +57,7 @@ class Leadership:
         Raises Deposed if the term's lease is no longer valid.
         """
         if not self.is_held:
-            raise Deposed(f"the leader's term of revision {self.revision} has ended")
+            raise Deposed(f"this instance's leadership since revision {self.revision} has ended")
         return await self._store.txn((self._guard, *compares), writes)
 
     async def timed(self, ttl_s: float) -> int:

@@ -56,7 +56,8 @@ class Admission:
                 self._waiting,
             )
             raise Busy(
-                f"no place for a registration within {self._patience_s:g} s: try again"
+                f"this instance could not serve the registration within {self._patience_s:g} s: "
+                "try again"
             ) from None
         finally:
             self._waiting -= 1

@@ -71,9 +71,9 @@ class Orders:
         if entry is None:
             raise NotFound(f"no consumer {name}")
         if entry.value.status is Status.DRAINING:
-            raise WrongPhase(f"{name} leaves: it is given no partitions")
+            raise WrongPhase(f"{name} is leaving, so it gets no partitions")
         if not entry.value.wants(at.topic):
-            raise WrongPhase(f"{name} does not want {at.topic}")
+            raise WrongPhase(f"{name} does not subscribe to {at.topic}")
         pin = view.pins.get(at)
         if pin is not None and not pin.value.once:
             raise WrongPhase(f"{at} is pinned to {pin.value.consumer}: unpin it first")

@@ -146,7 +146,7 @@ class EtcdStore:
         request = pb.LeaseGrantRequest(TTL=max(math.ceil(ttl_s), 1))
         granted = await self._calls.ask("Lease/LeaseGrant", request, pb.LeaseGrantResponse)
         if granted.error:
-            raise StoreError(f"no lease: {granted.error}")
+            raise StoreError(f"etcd granted no lease: {granted.error}")
         return Lease(granted.ID, float(granted.TTL))
 
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:

@@ -59,7 +59,7 @@ async def test_a_second_repair_changes_nothing(
     assert [a is b for a, b in zip(parts(app), once, strict=True)] == [True] * 6
     assert app.tables is not None
     repair(app)
-    assert "could be repaired" not in caplog.text
+    assert "before the repairs" not in caplog.text
     assert "Rebalances are eager" not in caplog.text
 
 
@@ -71,7 +71,11 @@ async def test_an_app_that_is_in_use_is_warned_about_once(
     assert app.tables is not None
     for _ in range(2):
         repair(app)
-    lines = [one for one in caplog.records if "before it could be repaired" in one.getMessage()]
+    lines = [
+        one
+        for one in caplog.records
+        if "before the repairs of Faust's rebalance were installed" in one.getMessage()
+    ]
     assert len(lines) == 1
     assert not issubclass(app.conf.TableManager, RecoveringTables)
 

@@ -127,7 +127,7 @@ def test_only_so_many_groups_have_settings_of_their_own(monkeypatch: pytest.Monk
     found = GroupConfigs(MemoryStore(), Settings.parse({}))
     found.configure("g", {SESSION: "50000"}, validate_only=False)
     found.configure("g", {SESSION: "51000"}, validate_only=False)
-    with pytest.raises(Refused, match="have configs of their own"):
+    with pytest.raises(Refused, match="have their own configs"):
         found.configure("h", {SESSION: "50000"}, validate_only=False)
     found.configure("h", {}, validate_only=False)
     found.configure("g", {}, validate_only=False)

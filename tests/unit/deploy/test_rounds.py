@@ -81,7 +81,7 @@ def test_a_group_that_asks_for_rounds_without_end_is_an_error(
 ) -> None:
     """The report then has no answer."""
     monkeypatch.setattr(Fleet, "round", lambda self: (self, (), True))
-    with pytest.raises(NotKnown, match="does not come to rest"):
+    with pytest.raises(NotKnown, match="still moves tasks of this group"):
         fleet_of(w0=joined("w0")).at_rest()
 
 

@@ -82,7 +82,7 @@ def test_a_planner_that_fails_or_does_not_rest_leaves_the_answer_unknown(
     seen.fleet.at_rest()
     rounds.clear()
     extra = 1
-    with pytest.raises(NotKnown, match="does not come to rest"):
+    with pytest.raises(NotKnown, match="still moves tasks of this group"):
         seen.fleet.at_rest()
 
 

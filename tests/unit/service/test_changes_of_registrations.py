@@ -263,8 +263,8 @@ def test_a_pin_replaces_a_move_and_ends_by_its_partition() -> None:
         (TopicPartition("u", 0), "a", NotFound, "no partition u/0"),
         (T0, "c", NotFound, "no consumer c"),
         (T0, "a b", BadRequest, "name"),
-        (T0, "leaves", WrongPhase, "leaves: it is given no partitions"),
-        (T0, "other", WrongPhase, "other does not want t"),
+        (T0, "leaves", WrongPhase, "is leaving, so it gets no partitions"),
+        (T0, "other", WrongPhase, "other does not subscribe to t"),
     ],
 )
 def test_a_move_that_no_plan_can_make_is_refused(

@@ -293,7 +293,7 @@ def test_a_move_that_cannot_be_is_refused() -> None:
             await node.orders.move(at(2), "a")
         with pytest.raises(NotFound, match="no partition v/0"):
             await node.orders.pin(at(0, "v"), "a")
-        with pytest.raises(WrongPhase, match="b does not want t"):
+        with pytest.raises(WrongPhase, match="b does not subscribe to t"):
             await node.orders.move(AT, "b")
         await node.orders.pin(AT, "a")
         with pytest.raises(WrongPhase, match="t/0 is pinned to a"):

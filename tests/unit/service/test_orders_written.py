@@ -85,7 +85,7 @@ def test_a_move_to_a_consumer_that_leaves_is_refused() -> None:
 
     async def story(node: AssignerNode) -> None:
         await make(node, "a", status=Status.DRAINING, by_operator=True)
-        with pytest.raises(WrongPhase, match="a leaves: it is given no partitions"):
+        with pytest.raises(WrongPhase, match="a is leaving, so it gets no partitions"):
             await node.orders.move(AT, "a")
         assert not node.view.pins
 

@@ -70,11 +70,11 @@ def test_a_last_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ((), "contains no look at a group"),
+        ((), "contains no status of a group"),
         (('{"group": "shop"}',), r"line 1: .* \(document without "),
         (("{", "}"), r"line 1: .* \(not JSON"),
         (("[1]",), r"line 1: .* \(JSON list instead of an object"),
-        ((dumps(report_at(0)), '{"app": "other"}'), "looks at several groups: other, shop"),
+        ((dumps(report_at(0)), '{"app": "other"}'), "the status of several groups: other, shop"),
     ],
 )
 def test_what_is_something_else_is_refused_with_its_line(

@@ -106,7 +106,7 @@ def test_from_a_copy_the_row_of_the_key_alone_is_read() -> None:
     assert reading.partitions_for(Store("b", windowed=True, partitions=(1,)), b"7") == [1]
     with pytest.raises(NotHere, match="the row of the requested key"):
         reading.partitions_for(store, b"8")
-    with pytest.raises(NotHere, match="has a different partitioning"):
+    with pytest.raises(NotHere, match="is not partitioned like"):
         reading.partitions_for(Store("b2"), b"7")
 
 
@@ -209,7 +209,7 @@ def test_a_copy_answers_only_where_every_table_of_the_app_is_guarded() -> None:
     reading = Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
     assert (reading.lag, reading.age_s) == (2, 3.0)
     worker.app.tables["own"] = Stored(dict, "own")
-    with pytest.raises(NotHere, match="table own was not made by the app"):
+    with pytest.raises(NotHere, match="table own was not created by app.Table"):
         Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
     Reading(worker, None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
 

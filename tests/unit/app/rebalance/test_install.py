@@ -48,8 +48,8 @@ def test_an_app_of_another_driver_is_not_repaired(caplog: pytest.LogCaptureFixtu
     compose.repair(app)
     assert (tables_of(app), app._new_consumer, app._stop_consumer) == before
     assert said(caplog) == [
-        "Records may be lost or repeated at a rebalance, and rebalances stop all partitions: only "
-        "Faust's aiokafka driver is repaired, and the app uses the driver of confluent://nowhere"
+        "Records may be lost or repeated at a rebalance, and rebalances stop all partitions: the "
+        "repairs need Faust's aiokafka driver, and the app uses the driver of confluent://nowhere"
     ]
 
 

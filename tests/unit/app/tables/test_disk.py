@@ -191,7 +191,7 @@ def test_long_listings_are_cut_and_logged(
     assert caplog.text == ""
     monkeypatch.setattr(disk, "MOST_ENTRIES", 1)
     partitions_on_disk(App(tmp_path), tables)
-    assert "only 1 entries are read" in caplog.text
+    assert "only 1 are read" in caplog.text
 
 
 def test_a_folder_that_cannot_be_listed_is_logged(

@@ -141,7 +141,7 @@ def test_an_unknown_policy_is_refused_before_anything_runs(name: str, said: str)
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("os:sep", "takes no calls"),
+        ("os:sep", "is not callable"),
         (":plan", "no module"),
         ("json:", "no callable"),
         (".here:plan", "Error"),
