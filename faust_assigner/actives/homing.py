@@ -1,4 +1,4 @@
-"""Choose partition numbers so that most numbers return to their home, the member that last owned them.
+"""Choose partition numbers so that most numbers return to their *home*: the member that last owned them.
 
 The count of each member, the number of stays and the number of warm moves are given and do not change. A
 number may stay with its owner or move to a member that receives numbers. Each member is a bin of fixed size.
@@ -35,7 +35,7 @@ def bring_home(
     gives, receives = (np.zeros(members + 1, dtype=np.bool_) for _ in range(2))
     gives[before[moved]], receives[owner[moved]] = True, True
     receives[NOBODY] = False
-    loose = gives[before]  # NOBODY (-1) indexes the last entry
+    loose = gives[before]  # the index NOBODY (-1) reads the last entry
     may = loose & (home != owner) & (receives[home] | (home == before)) & (home != NOBODY)
     if not may.any() and not first.any():
         return owner

@@ -41,7 +41,7 @@ def _capped(costs: Ints) -> Ints:
 
 
 def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[Ints, Ints]:
-    """Replace infinite potentials: those of members without tasks and of groups without previous owners."""
+    """Replace infinite potentials, which members without tasks and groups without previous owners have."""
     idle = of_member > FAR // 2
     of_member = np.where(idle, -flow.load_cost(np.ones_like(of_member), flow.t.rate), of_member)
     fresh = of_group > FAR // 2

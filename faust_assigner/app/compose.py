@@ -62,7 +62,7 @@ def repair(app: App) -> None:
     """Repair ``app``'s tables, streams, flow and consumer; a second call has no effect.
 
     Call this before the app creates its consumer and its tables; the fixup calls it when the
-    settings are final. A later call only logs that the app could not be repaired. Other apps of the
+    settings are final. A later call only logs that it is too late for the repairs. Other apps of the
     process are not changed. Raises HostMismatch.
     """
     if "repairs" in parts_of(app) or "repairs came late" in parts_of(app):

@@ -43,7 +43,7 @@ PARTS: tuple[str, ...] = (
     "metrics",
     "page",
 )
-#: The parts without which an app can work; if such a part is left out, this is logged.
+#: The optional parts of an app; the fixup logs each part that it does not install.
 OPTIONAL = frozenset({"metrics", "page"})
 
 
@@ -70,7 +70,8 @@ class Fixup(FaustFixup):  # type: ignore[misc]
                 if "page" in parts:
                     import_module("faust_assigner.page.mount").install(app)
         except BaseException:
-            # A half-repaired app must not start. Without conf the app fails again if the caller
+            # An app with only some of the repairs must not start. Without conf the app fails again
+            # if the caller
             # ignores this error.
             app.conf = None
             raise

@@ -124,7 +124,7 @@ class BrokerServer:
         )
 
     def hold(self, connection: Connection, size: int) -> None:
-        """Set the number of a peer's bytes that wait: for the rest of a frame, an answer, or decoding.
+        """Set the number of a peer's bytes that wait for the end of their frame, an answer, or decoding.
 
         All peers share queued.max.request.bytes. Above it, the peers with the longest wait are disconnected.
         """
@@ -140,7 +140,7 @@ class BrokerServer:
             self._drop_stalled()
 
     def _drop_stalled(self) -> None:
-        """Disconnect peers until MOST_UNSENT_BYTES suffices, those that read nothing for longest first."""
+        """Disconnect peers, the longest stalled first, until the unsent bytes fit into MOST_UNSENT_BYTES."""
         surplus = self.node.unsent_bytes - MOST_UNSENT_BYTES
         stalled = [one for one in self._connections if one.stalled_since is not None]
         for oldest in sorted(stalled, key=lambda one: one.stalled_since or 0.0):

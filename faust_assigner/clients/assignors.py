@@ -40,7 +40,7 @@ PROTOCOL_VERSION = 0  # the version of Kafka's structure that contains the user_
 
 @dataclass(frozen=True, kw_only=True)
 class Assigned:
-    """One member's partitions; ``spare`` are those of which another member has the first copy."""
+    """One member's partitions; ``spare`` are the partitions of which another member has the first copy."""
 
     active: Numbers
     spare: Numbers

@@ -30,8 +30,10 @@ class ListedGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupMemberView:
-    """One group member. ``epoch`` is None in a classic group. ``pending`` are partitions that it will get,
-    ``revoking`` those that it will lose.
+    """One group member. ``epoch`` is None in a classic group.
+
+    ``pending`` are the partitions that the member will get, ``revoking`` the partitions that it will
+    lose.
 
     ``standbys`` are partitions of other members whose table rows this Faust worker copies.
 

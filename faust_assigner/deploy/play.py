@@ -165,7 +165,7 @@ def _event(
 
 
 def _returned(worker: Worker) -> Worker:
-    """Return a dynamic member after its restart: a new member id with the same files."""
+    """Return a dynamic member after its restart: it has a new member id and the same files."""
     data = worker.data
     return replace(
         worker,

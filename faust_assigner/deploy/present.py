@@ -1,4 +1,4 @@
-"""Checks the group before the event: whether it is complete and at rest, and its settings agree."""
+"""Checks the group before the event: all members answer, no rebalance is in progress, and settings agree."""
 
 from __future__ import annotations
 

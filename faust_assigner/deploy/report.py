@@ -50,8 +50,9 @@ class Step:
     ``static`` are the ``stopped`` members with an instance id: the group waits for their return for
     ``session_timeout_s``, and after a return in time no task moves. After a scale-in
     (``is_for_good``) no member returns: the moves follow this wait. ``moves`` happen at once;
-    ``later_moves`` happen when the new owner's copy has caught up, so none of them is cold. ``cold`` counts
-    the moves to an owner without the state, ``behind`` those to a copy that has not caught up. ``copy_bytes``
+    ``later_moves`` happen when the new owner's copy has caught up, so none of them is cold.
+    ``cold`` counts the moves to an owner without the state, ``behind`` the moves to a copy that has
+    not caught up. ``copy_bytes``
     is the size of the new copies, None if a table's size is unknown.
     """
 

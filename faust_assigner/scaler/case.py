@@ -17,8 +17,9 @@ HOLD, GROW, SHRINK, STAY, SLEEP = "hold", "grow", "shrink", "stay", "sleep"
 class Recommendation:
     """A size with its reasons.
 
-    ``decision`` is ``hold`` (the group is not at rest), ``grow``, ``shrink``, ``stay`` or ``sleep``; the size
-    changes from ``present`` to ``size`` workers. ``useful`` are the sizes at which no worker is superfluous.
+    ``decision`` is ``hold`` (the group is changing or restoring), ``grow``, ``shrink``, ``stay`` or
+    ``sleep``; the size changes from ``present`` to ``size`` workers. ``useful`` are the sizes at
+    which no worker is superfluous.
     ``arrival`` and ``worker_rate`` are in records per second, None if not yet known. ``backlog`` is in
     records.
     ``notes`` are sentences about missing data.

@@ -19,7 +19,7 @@ async def ended(task: asyncio.Task[object]) -> None:
 
 
 async def first(*works: Coroutine[object, None, object]) -> None:
-    """Run the coroutines until the first ends, then cancel the rest."""
+    """Run the coroutines until the first of them ends, then cancel the other coroutines."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(work) for work in works]
     try:

@@ -51,8 +51,9 @@ FOLLOW_UP_S: Final = Setting[float | None](
     "FAUST_ASSIGNER_FOLLOW_UP_S",
     number("0 or more seconds", least=0.0),
     None,
-    "the least time between a round and a follow-up round, requested by a worker to move tasks to warm "
-    "state; 0 requests none",
+    "the minimum time between a round and a follow-up round, which a worker requests "
+    "to move tasks to caught-up "
+    "copies; with 0 the worker requests no follow-up rounds",
     "5 after a cooperative round, 30 after an eager round",
 )
 WARMUPS: Final = Setting(
@@ -103,20 +104,21 @@ URLS: Final = Setting[tuple[str, ...]](
     PLACES,
     (),
     "workers to which requests for keys may be forwarded: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
-    "all except link-local ones; loopback only from loopback",
+    "all except link-local addresses; loopback only from loopback",
 )
 CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_CREDENTIALS_TO",
     PLACES,
     (),
     "the workers that also receive the caller's `Authorization` and `Cookie`; the same patterns",
-    "nobody",
+    "no worker",
 )
 STALE_READS_S: Final = Setting(
     "FAUST_ASSIGNER_STALE_READS_S",
     number("0 or more seconds", least=0.0),
     0.0,
-    "while the owner of a key cannot answer, a copy may answer if it lacks no record older than this; with 0 "
+    "while the owner of a key cannot answer, a copy may answer if it has every "
+    "record that is older than this; with 0 "
     "the answer is 503. The leader's value decides whether workers know the copies",
 )
 WINDOW_RETENTION_S: Final = Setting(
@@ -124,7 +126,8 @@ WINDOW_RETENTION_S: Final = Setting(
     number("0 or more seconds", least=0.0),
     86_400.0,
     "the time beyond `expires` for which the changelog of a windowed table keeps its rows, from their last "
-    "change; a longer stop of the group loses open windows. Applies to topics that Faust creates",
+    "change; a longer stop of the group loses open windows. The setting applies to "
+    "topics that Faust creates",
 )
 FORWARD_S: Final = Setting(
     "FAUST_ASSIGNER_FORWARD_S",
@@ -137,7 +140,8 @@ REPAIRS: Final = Setting(
     SWITCH,
     True,
     "whether Faust's faults in rebalances are repaired. Without repairs, rebalances are eager, tables are "
-    "restored by Faust alone, and a part that does not fit the host is left out instead of failing the "
+    "restored by Faust alone, and a part that does not fit the installed Faust is "
+    "left out instead of failing the "
     "app's start",
 )
 COOPERATIVE: Final = Setting(
@@ -152,7 +156,7 @@ OVERLAY: Final = Setting(
     SWITCH,
     True,
     "whether a change of a RocksDB table is written after its changelog record is acknowledged, so that "
-    "a row is never ahead of its log; always on under `exactly_once`",
+    "a row on disk is never newer than its changelog; always on under `exactly_once`",
 )
 OVERLAY_BYTES: Final = Setting(
     "FAUST_ASSIGNER_OVERLAY_BYTES",
@@ -166,7 +170,8 @@ LEAVE_S: Final = Setting(
     number("0 or more seconds", least=0.0),
     8.0,
     "the time for which a stopping worker keeps processing while other workers take over its partitions; "
-    "0 leaves immediately. A static member hands nothing over: its return is expected",
+    "with 0 the worker leaves immediately. A static member hands no partitions over, "
+    "because the group waits for its return",
 )
 RETIRE_FILE: Final = Setting[Path | None](
     "FAUST_ASSIGNER_RETIRE_FILE",
@@ -181,7 +186,7 @@ SNAPSHOTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_SNAPSHOTS",
     TEXT,
     None,
-    "folder or URL of changelog snapshots to restore tables from",
+    "the folder or URL of the changelog snapshots from which tables are restored",
     "none",
 )
 BATCHED_REPLAY: Final = Setting(
@@ -247,7 +252,8 @@ LEDGER_BYTES: Final = Setting(
     "FAUST_ASSIGNER_LEDGER_BYTES",
     whole("a number of bytes above 0", least=1),
     256 * _MIB,
-    "the size limit of all ledger files of the folder; the oldest rotated files, and files of ended workers, "
+    "the size limit of all ledger files of the folder; the oldest rotated files, and "
+    "files of ended workers, "
     "are removed first. For a created topic: the size limit of all partitions together",
     "268435456, 256 MiB",
 )

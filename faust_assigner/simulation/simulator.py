@@ -205,7 +205,7 @@ class _Fleet:
             self.absent[row] = self._push(self.now + self.costs.session_timeout_s, _EXPIRE, row)
 
     def _start(self, row: int) -> None:
-        """Start a process: a static member within its session timeout resumes its partitions, others join."""
+        """Start a process: a static member within its session resumes its partitions, other members join."""
         self.up[row] = True
         if self.arm.static and row in self.absent:
             del self.absent[row]
@@ -265,7 +265,7 @@ class _Fleet:
                 self.downtime.resume(mine, self._recovered_at(row, mine, takeover=takeover))
 
     def _take_over(self, row: int, mine: Bools, moved: Bools, before: Ints) -> None:
-        """Start the partitions that ``row`` gained or resumes in a cooperative round; others keep running."""
+        """Start the gained or resumed partitions of ``row`` in a cooperative round."""
         gained = mine & (before != row)
         self.downtime.stop(gained & moved, self.now)
         begins = gained | (mine & np.isinf(self.downtime.until))

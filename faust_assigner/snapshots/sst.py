@@ -143,7 +143,7 @@ def scratch_database(beside: Path | None = None) -> Iterator[rocksdict.Rdict]:
 
 
 def ingest(database: rocksdict.Rdict, paths: Sequence[Path], *, move: bool = False) -> None:
-    """Add files to ``database`` in one atomic step; later files and later ingests win over earlier ones.
+    """Add files to ``database`` in one atomic step; rows of later files and later calls replace earlier rows.
 
     With ``move`` the files are moved instead of copied if the database is on the same file system.
     """

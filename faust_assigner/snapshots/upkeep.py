@@ -1,4 +1,4 @@
-"""``snapshot verify`` and ``snapshot gc``: check all snapshots, and remove old ones."""
+"""The commands ``snapshot verify`` and ``snapshot gc``: check all snapshots, and remove old snapshots."""
 
 from __future__ import annotations
 

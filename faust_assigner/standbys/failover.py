@@ -255,7 +255,7 @@ def _path_down(
 
 
 def in_order_of_promotion(owner: Ints, standbys: Ints, load: Floats) -> Ints:
-    """Order each row: first the standby that is promoted on the owner's death, then the rest by member."""
+    """Order each row: first the standby to promote after the owner's death, then the others by member."""
     if standbys.shape[1] < 2 or not len(standbys):
         return standbys
     last = np.iinfo(np.int64).max

@@ -130,7 +130,7 @@ class _Dealer:
                 )
 
     def _counts(self, owner: int, batch: Ints, peers: Ints, each: int, done: int) -> Ints:
-        """Return how many standbys of the batch each peer gets: even shares, and the rest by burden."""
+        """Return each peer's number of standbys in the batch: an even share, and the remainder by burden."""
         shares, board = self.board.shares, self.board
         pair = board.pair[owner, peers].astype(np.int64)
         slots = each * len(batch)

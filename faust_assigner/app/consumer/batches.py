@@ -38,7 +38,7 @@ class Taken(NamedTuple):
 
 
 class Basket:
-    """The records that wait for an agent: up to ``most`` in ``filling``, the others in ``batches``."""
+    """The records that wait for an agent: full batches, and ``filling`` with up to ``most`` records."""
 
     def __init__(self, stream: Stream, most: int) -> None:
         self.stream, self.most = stream, most

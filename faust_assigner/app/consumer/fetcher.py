@@ -49,7 +49,7 @@ WAIT_MS, IDLE_WAIT_MS = 20, 100
 
 
 class FairFetcher(Fetcher):  # type: ignore[misc]
-    """A fetcher that requests each partition with no fetched records left, independently of the others.
+    """A fetcher that requests each partition without buffered records independently of other partitions.
 
     Brokers hold a fetch for at most 0.1 s. Cost: ten requests a second when idle.
     """
@@ -171,7 +171,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         return found
 
     async def _turn(self, partitions: Container[TP] | None, max_records: int | None) -> Records:
-        """Take up to half of the records from partitions that keep up, the rest evenly from backlogs.
+        """Take up to half of the records from partitions that keep up, and the others from backlogs, evenly.
 
         A partition keeps up once it has been read to its end; until then it counts as a backlog. aiokafka
         empties one partition after the other, so in a busy worker each partition waits for all others. If

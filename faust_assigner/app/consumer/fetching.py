@@ -146,7 +146,7 @@ async def seek_to_committed(
 async def seek_committed(
     consumer: AIOKafkaConsumer, first_read: Mapping[TP, int], tps: Collection[TP] | None = None
 ) -> dict[TP, int | None]:
-    """Seek the assigned partitions, or those in ``tps``, as :func:`seek_to_committed` does.
+    """Seek all assigned partitions, or only ``tps``, as :func:`seek_to_committed` does.
 
     Runs on the consumer's thread. Returns the committed offsets, None for a partition without a commit.
     """

@@ -1,4 +1,4 @@
-"""Partitions that cannot be read: the consumer sets them aside, retries later and reads the others.
+"""Partitions that cannot be read: the consumer skips them, reads the other partitions and retries later.
 
 A corrupt or truncated batch may be intact at the next try or in a different replica. The consumer never
 skips such a batch: no record is lost, and the partition waits until the batch can be read. If a broker

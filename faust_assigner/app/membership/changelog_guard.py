@@ -1,4 +1,4 @@
-"""The guard of changelogs: a worker sends table changes only while it is a member, and before a commit.
+"""The guard of changelogs: only a member sends table changes, and they arrive before the next commit.
 
 ``fence.py`` gives the reason. Under ``exactly_once`` this guard is off, because Kafka fences transactions.
 """

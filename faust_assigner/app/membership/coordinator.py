@@ -164,7 +164,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             member.gave_up = False
 
     async def _take(self, assignment: ConsumerProtocolMemberAssignment, generation: int) -> None:
-        """Revoke the partitions that move away, keep the other partitions, and take over the gained ones."""
+        """Revoke the partitions that move away, keep retained partitions, and take over new partitions."""
         member, own = self.membership, self.membership.own()
         topics = member.subscription.subscription.topics
         answered = frozenset(tp for tp in assignment.partitions() if tp.topic in topics)

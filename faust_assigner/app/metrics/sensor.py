@@ -1,4 +1,4 @@
-"""Collects one worker's figures: counts events as they happen, reads the rest once a second."""
+"""Collects one worker's metrics: counts events as they happen, and reads all other values once a second."""
 
 from __future__ import annotations
 

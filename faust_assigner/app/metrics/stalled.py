@@ -96,7 +96,7 @@ class StalledPartitions:
 
 
 def unreadable(consumer: ConsumerT) -> frozenset[TP]:
-    """The partitions with unreadable records now; a cooperative worker processes the rest."""
+    """The partitions with unreadable records now; a cooperative worker processes its other partitions."""
     fetcher = getattr(consumer, "fetcher", None)
     return frozenset() if fetcher is None else frozenset(fetcher.aside.partitions())
 

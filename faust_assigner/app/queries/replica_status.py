@@ -26,7 +26,8 @@ LEAST_LOOK_S, MOST_LOOK_S = 0.1, 0.5
 class _HandedOut(NamedTuple):
     """The number of fetches (``rounds``) by which all records before ``end`` had been fetched.
 
-    ``began`` identifies the generation and the recovery; in later ones the number has no meaning.
+    ``began`` identifies the generation and the recovery; the number has no meaning in later
+    generations and recoveries.
     """
 
     rounds: int

@@ -44,7 +44,7 @@ else:
 
 
 class RepairedConsumer(Consumer):
-    """The repaired consumer: a cooperative rebalance stops only the partitions that move."""
+    """Faust's consumer with repairs: a cooperative rebalance stops only the moving partitions."""
 
     #: Whether the last generation has ended and the next generation's recovery has not begun.
     between_generations = False
@@ -171,7 +171,7 @@ class RepairedConsumer(Consumer):
                 await super().on_partitions_assigned(assigned, generation_id)
 
     def _join(self) -> None:
-        """Begin a generation: renew the fence from now on, and track the changes of tables anew."""
+        """Begin a generation: renew the fence from now on, and start to track the changes of tables again."""
         self._is_watched = watch(coordinator_of(self), self.fence)
         if self._is_watched:
             self.fence.join()

@@ -1,4 +1,4 @@
-"""Faust's part of a cooperative round: only the moving partitions stop, the others are processed.
+"""Faust's part of a cooperative round: moving partitions stop, retained partitions are processed.
 
 All code runs on the app's thread, except ``stop_flow_now()``.
 """
@@ -38,7 +38,7 @@ TRANSACTION_S = 60.0
 
 
 class IncrementalRebalance:
-    """The steps of a cooperative round: partitions are revoked and assigned while others are processed."""
+    """The steps of a cooperative round: revoke and assign moving partitions, process retained partitions."""
 
     def __init__(self, consumer: RepairedConsumer, delivery: Delivery, rounds: Rounds) -> None:
         self._consumer, self._app, self.diag = consumer, consumer.app, consumer.diag

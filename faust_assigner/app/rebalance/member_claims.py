@@ -1,7 +1,7 @@
 """The leader's check of the members' metadata, and their conversion to the planner's input.
 
-Invalid metadata never raise an error, never block the leader, and never harm another member. They
-are refused with a reason, and their member takes part as a member without claims.
+Invalid metadata never raise an error, never block the leader, and never harm another member. The
+leader refuses such metadata with a reason, and counts the member as a member without claims.
 """
 
 from __future__ import annotations

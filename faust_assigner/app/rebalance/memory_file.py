@@ -125,7 +125,9 @@ class MemoryFile:
     def keep(
         self, generation: int, actives: Claims, offers: Mapping[str, object] | None = None
     ) -> None:
-        """Replace the file. Each failed write is counted; of consecutive ones, the first is logged.
+        """Replace the file.
+
+        Each failed write is counted; of consecutive failed writes only the first is logged.
 
         The file is not written without a data directory: the app was never started as a worker.
         """

@@ -127,7 +127,7 @@ class ActiveRestore:
                 waiting.remove(ready[0])
 
     async def _finish_chunk(self, chunk: frozenset[TP], highwaters: Mapping[TP, int]) -> None:
-        """Replay the rest of ``chunk`` and count it as restored."""
+        """Replay the remaining records of ``chunk`` and count the chunk as restored."""
         recovery = self._recovery
         recovery.active_highwaters.clear()
         recovery.active_highwaters.update(highwaters)
@@ -145,7 +145,7 @@ class ActiveRestore:
         windows.restored(recovery.tables.closings, chunk)
 
     async def _replay(self, chunk: frozenset[TP]) -> None:
-        """Let Faust's loop replay the rest, such as tables in memory and tables with callbacks."""
+        """Let Faust's loop replay all other tables, such as tables in memory and tables with callbacks."""
         recovery = self._recovery
         consumer, offsets = recovery.app.consumer, recovery.active_offsets
         await consumer.seek_wait({tp: known(offsets[tp]) + 1 for tp in chunk})

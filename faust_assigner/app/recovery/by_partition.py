@@ -2,8 +2,8 @@
 
 Faust's recovery resets everything at each rebalance and holds every stream until the last table is
 restored. This module leaves Faust's recovery without partitions to restore, so Faust lets streams
-run at once. A task of ours restores partitions: all of them after a start or an eager round, the
-new ones after a cooperative round.
+run at once. A task of this class restores partitions: all partitions after a start or an eager
+round, the new partitions after a cooperative round.
 
 Its parts: Faust's bookkeeping of a round (``books.py``), the restores of actives (``actives.py``),
 the standbys (``following.py`` and ``exchange.py``), and the threads that both use

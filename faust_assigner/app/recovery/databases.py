@@ -89,7 +89,7 @@ class TableDatabases:
         *,
         breath: float = 0.0,
     ) -> None:
-        """Open databases in a thread; ``open_all`` later retries those that fail to open.
+        """Open databases in a thread; ``open_all`` later retries each database that fails to open.
 
         rocksdict blocks all other threads while it opens a database, for 10 ms. After each database
         this method sleeps ``breath`` times as long, so that streams run.
@@ -112,7 +112,7 @@ class TableDatabases:
         sleep: Callable[[float], Awaitable[None]],
         stopped: Callable[[], bool],
     ) -> frozenset[TP]:
-        """Open the databases of ``tps`` and reopen doubtful ones; retry until all are open.
+        """Open the databases of ``tps``, and reopen databases in a doubtful state; retry until all are open.
 
         A full disk, for example, keeps a database from opening. Returns the reopened partitions.
         ``tps`` must not contain a partition that agents process: its database may be closed here

@@ -62,7 +62,7 @@ class Progress:
         return self._at.get(tp, 0)
 
     def begin(self, spans: Mapping[TP, tuple[int, int]]) -> None:
-        """Add partitions to restore, with (next offset, end) of each; ignore complete ones."""
+        """Add partitions to restore, with (next offset, end) of each; ignore partitions that are complete."""
         for tp, (at, end) in spans.items():
             if at < end:
                 self._at[tp], self._ends[tp] = at, end

@@ -50,7 +50,7 @@ class Flushing:
                 self._store.overlays[partition].lands = False
 
     def drop(self, partition: int, share: Transaction | None = None) -> None:
-        """Drop the changes that are not in the file, or only those of the transaction ``share``.
+        """Drop all changes that are not in the file, or only such changes of the transaction ``share``.
 
         Then flush the changes of other transactions that waited for the dropped changes.
         """
@@ -64,7 +64,7 @@ class Flushing:
             self._store.flush(partition)
 
     def discard(self, partitions: Iterable[int] | None = None) -> None:
-        """Flush the acknowledged changes, by default of all partitions, and drop the rest."""
+        """Flush the acknowledged changes, by default of all partitions, and drop all other changes."""
         for partition in sorted(self._store.overlays) if partitions is None else sorted(partitions):
             self.pause([partition])
             self.drop(partition)

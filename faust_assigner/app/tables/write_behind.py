@@ -127,7 +127,7 @@ def hold(app: AppT) -> None:
 
 
 def discard(app: AppT) -> None:
-    """Flush the acknowledged changes of all partitions, and drop the rest."""
+    """Flush the acknowledged changes of all partitions, and drop all other changes."""
     for _, store in overlaid(app):
         store.flushing.discard()
 

@@ -150,7 +150,7 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
 
 
 async def handle(api: Api, call: Call, request: Any) -> Any:
-    """Handle the authorized part of a request; refuse the rest with Kafka's errors."""
+    """Handle the authorized part of a request; refuse each other element with Kafka's error."""
     if call.node.authorizer is None:
         outcome = api.handle(call, request)
         return await outcome if _is_pending(outcome) else outcome

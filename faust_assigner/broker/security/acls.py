@@ -1,6 +1,6 @@
 """Access control lists (ACLs): the rules that a broker stores, and the filters that select them.
 
-The numbers are the same as in Kafka's protocol. A rule belongs to a resource pattern: a literal name, a
+The numbers are the numbers of Kafka's protocol. A rule belongs to a resource pattern: a literal name, a
 prefix of names, or ``*`` for all names.
 """
 

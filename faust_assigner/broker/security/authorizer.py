@@ -49,7 +49,10 @@ def super_users(text: str) -> frozenset[str]:
 
 
 class Authorizer:
-    """Decides who may do what in one broker. Principals are texts (``User:alice``), hosts IP addresses."""
+    """Decides which operations each principal may do on each resource of the broker.
+
+    A principal is a text such as ``User:alice``; a host is an IP address.
+    """
 
     def __init__(
         self, acls: Acls, super_users: frozenset[str], *, allows_without_acl: bool = False

@@ -77,7 +77,7 @@ def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:
     """Group the bundles in order.
 
     The different compares and the writes of a group are each at most ``limit``, and its values at
-    most :data:`MAX_CHUNK_BYTES`. A bundle above these limits is a group of its own.
+    most :data:`MAX_CHUNK_BYTES`. A bundle above these limits gets a separate chunk.
     """
     chunk: list[Bundle] = []
     compared: set[Compare] = set()

@@ -97,7 +97,7 @@ NEUTRAL = Suitability()
 
 
 def unreserved(places: int) -> int:
-    """Return the number of places for all moves, without those kept for leaving consumers."""
+    """Return the number of places for all moves, without the places kept for leaving consumers."""
     return places - max(1, places // KEPT) if places > 1 else places
 
 

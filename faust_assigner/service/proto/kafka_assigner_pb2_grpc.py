@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class KafkaAssignerStub:
-    """What a consumer speaks. Who the caller is comes from the channel (certificate or token); the consumer_name of a
-    request must be that name, and is all there is only where the service runs without authentication.
+    """The calls of consumers. The channel identifies the caller, by its certificate or token, and the consumer_name of a
+    request must be the caller's name. Without authentication the service trusts the consumer_name.
     """
 
     def __init__(self, channel):
@@ -89,12 +89,13 @@ class KafkaAssignerStub:
 
 
 class KafkaAssignerServicer:
-    """What a consumer speaks. Who the caller is comes from the channel (certificate or token); the consumer_name of a
-    request must be that name, and is all there is only where the service runs without authentication.
+    """The calls of consumers. The channel identifies the caller, by its certificate or token, and the consumer_name of a
+    request must be the caller's name. Without authentication the service trusts the consumer_name.
     """
 
     def Register(self, request, context):
-        """(1) Joins and stays joined while the stream lives. The first message is the full assignment, even when empty.
+        """(1) Registers the consumer for as long as the stream lives. The first message is the full assignment, even if it
+        is empty.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -115,51 +116,52 @@ class KafkaAssignerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Deregister(self, request, context):
-        """(1) Leaves: says whether to stop at once or to hand off first.
+        """(1) Starts the consumer's leave. The answer is either to stop at once, or to hand partitions off first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WarmFailed(self, request, context):
-        """The new owner cannot warm the partition: the handoff ends, the old owner keeps it, another target is chosen.
+        """The new owner cannot warm the partition. The handoff ends, the old owner keeps the partition, and the leader
+        chooses a different target.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseFailed(self, request, context):
-        """The old owner cannot release the partition. In strict mode its session ends at once: the new owner is given the
-        partition when the session's lease has run out.
+        """The old owner cannot release the partition. In strict mode its session ends at once, and the new owner gets the
+        partition when the lease of the session has run out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportProgress(self, request, context):
-        """How far warming is.
+        """The new owner reports the progress of its warm-up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Sign of life of a consumer that registered with heartbeats, at any instance.
+        """A consumer that registered with heartbeats sends a sign of life, to any instance.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportReplicas(self, request, context):
-        """The replicas that the consumer keeps by now, all of them.
+        """The consumer reports all replicas that it keeps now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchAssignments(self, request, context):
-        """Whose each partition is, and again after every change: for callers that send requests to owners. Read-only; the
-        caller is no consumer.
+        """Returns the owner of each partition, and again after every change, for callers that send requests to owners. The
+        call is read-only, and the caller is not a consumer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -227,8 +229,8 @@ def add_KafkaAssignerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class KafkaAssigner:
-    """What a consumer speaks. Who the caller is comes from the channel (certificate or token); the consumer_name of a
-    request must be that name, and is all there is only where the service runs without authentication.
+    """The calls of consumers. The channel identifies the caller, by its certificate or token, and the consumer_name of a
+    request must be the caller's name. Without authentication the service trusts the consumer_name.
     """
 
     @staticmethod
@@ -503,7 +505,7 @@ class KafkaAssigner:
 
 
 class KafkaAssignerAdminStub:
-    """What an operator speaks.
+    """The calls of operators.
     """
 
     def __init__(self, channel):
@@ -580,41 +582,41 @@ class KafkaAssignerAdminStub:
 
 
 class KafkaAssignerAdminServicer:
-    """What an operator speaks.
+    """The calls of operators.
     """
 
     def GetState(self, request, context):
-        """The state now, in parts.
+        """Returns the present state, in parts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchState(self, request, context):
-        """The state now, and again after every change of it; changes that come together are told together. While the store
-        is silent, the last known state comes again every some seconds, with its age.
+        """Returns the present state, and again after every change; changes that come together are sent together. While the
+        store does not answer, the service repeats the last known state every few seconds, with its age.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Drain(self, request, context):
-        """Excludes a consumer from targets; its partitions are handed off.
+        """Excludes a consumer from targets. The consumer hands its partitions off.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Undrain(self, request, context):
-        """Takes a drain back. Refused where the process itself leaves.
+        """Ends a drain. The service refuses the call if the process itself is leaving.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Pause(self, request, context):
-        """From now on nothing moves for balance. Partitions without a living owner are given on, and consumers that leave or
-        are drained hand off, as before; moves that an operator orders are made.
+        """From now on the leader moves no partition for balance. As before, partitions without a living owner get a new
+        owner, leaving or drained consumers hand off, and the leader makes the moves that an operator orders.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -628,14 +630,14 @@ class KafkaAssignerAdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Pin(self, request, context):
-        """Keeps a partition, and those that travel with it, on a consumer whenever that is registered.
+        """Keeps a partition, with its co-partitioned partitions, on a consumer whenever this consumer is registered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Unpin(self, request, context):
-        """Ends a pin, or a move that is not made yet.
+        """Ends a pin, or cancels a move that has not happened yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -649,28 +651,28 @@ class KafkaAssignerAdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AbortHandoff(self, request, context):
-        """Gives a handoff up: the old owner keeps the partition, another target is chosen.
+        """Aborts a handoff. The old owner keeps the partition, and the leader chooses a different target.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetTopic(self, request, context):
-        """Names a topic of the service, or its new partition count.
+        """Adds a topic to the service, or sets its new partition count.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveTopic(self, request, context):
-        """Removes a topic: its partitions are taken from their owners. It comes back by SetTopic alone.
+        """Removes a topic. Its owners lose its partitions. Only SetTopic brings the topic back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Plan(self, request, context):
-        """What a rebalance would do now, or after a change; nothing is written. The moves come in parts.
+        """Returns the moves of a rebalance now, or after a supposed change, without a write. The moves come in parts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -753,7 +755,7 @@ def add_KafkaAssignerAdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class KafkaAssignerAdmin:
-    """What an operator speaks.
+    """The calls of operators.
     """
 
     @staticmethod

@@ -114,7 +114,7 @@ def _granted(owned: Owned) -> pb.Grant:
 def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
     """Yield (part, whether another part follows); a part has at most :data:`PART_BYTES`.
 
-    There is at least one part. A message above this limit is a part of its own.
+    There is at least one part. A message above this limit gets a separate part.
     """
     part: list[M] = []
     size = 0

@@ -265,7 +265,7 @@ async def fences(
             former_s = await store.keep_alive(present.lease)
         except LeaseLost:
             return []
-        # The fence gets a lease of its own. The former lease is revoked, because an instance with a
+        # The fence gets a separate lease. The former lease is revoked, because an instance with a
         # late mirror would renew it instead of the new lease.
         if former_s > lease.granted_s:
             ends_with = (await store.grant(former_s)).lease_id

@@ -36,7 +36,7 @@ class Duty(NamedTuple):
 class Taken(NamedTuple):
     """A method of the host, ``module:Class.name``, and our function that replaces it on some path.
 
-    ``why`` says on which paths ours replaces it, or what ours does differently.
+    ``why`` describes the cases in which our function replaces the method, or the difference between the two.
     ``duties`` are the duties of the host's method.
     A row of the file may list several method names in ``names``; ``host`` and ``ours`` are then
     classes.

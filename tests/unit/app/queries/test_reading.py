@@ -209,7 +209,7 @@ def test_a_copy_answers_only_where_every_table_of_the_app_is_guarded() -> None:
     reading = Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
     assert (reading.lag, reading.age_s) == (2, 3.0)
     worker.app.tables["own"] = Stored(dict, "own")
-    with pytest.raises(NotHere, match="table own was not created by app.Table"):
+    with pytest.raises(NotHere, match=r"table own was not created by app\.Table"):
         Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
     Reading(worker, None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
 
