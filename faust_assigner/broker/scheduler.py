@@ -58,7 +58,7 @@ class _Mark:
 
 
 class Scheduler:
-    """The waiting connections, by lane. Each connection waits in at most one lane."""
+    """The queues (lanes) of connections that wait to be served; a connection is in at most one lane."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faust_assigner.scaler.settings import Settings
     from faust_assigner.status.collect import Where
 
-#: Seconds between the two looks that measure the rate of arrival; workers commit every few seconds.
+#: Seconds between the two queries that measure the rate of arrival; workers commit every few seconds.
 ONCE_APART_S = 6.0
 _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -125,7 +125,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
 
 
 async def _once(where: Where, settings: Settings) -> Recommendation:
-    """Return the recommendation after two looks. Raises the error of a failed look."""
+    """Return the recommendation after two queries. Raises the error of a failed query."""
     from faust_assigner.scaler.look import look_of
     from faust_assigner.scaler.memory import Memory
     from faust_assigner.scaler.recommend import recommend

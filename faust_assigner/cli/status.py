@@ -117,7 +117,7 @@ def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
 
 
 async def _watch(where: Where, every: float, with_partitions: bool, as_json: bool) -> None:
-    """Show the status every ``every`` seconds; print the error of a failed look and continue."""
+    """Show the status every ``every`` seconds; print the error of a failed query and continue."""
     from faust_assigner.status.collect import Looks
 
     screen = console()

@@ -274,5 +274,5 @@ def _raise_failure(work: asyncio.Task[None] | None) -> None:
     if work is None or not work.done():
         return
     if work.cancelled():
-        raise RuntimeError("on_assigned was cancelled from within")
+        raise RuntimeError("the app's own code cancelled on_assigned")
     work.result()

@@ -1,7 +1,7 @@
 """Simulates the next rounds of a running group with the leader's own code.
 
-No I/O. The input is a look, one reading of the group (:class:`~faust_assigner.status.evidence.Evidence`).
-From a look this module makes the metadata that each member would send in a join now: its assigned
+No I/O. The input is a query, one reading of the group (:class:`~faust_assigner.status.evidence.Evidence`).
+From a query this module makes the metadata that each member would send in a join now: its assigned
 partitions, and the current progress of its copies.
 """
 

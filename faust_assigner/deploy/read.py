@@ -1,4 +1,4 @@
-"""Converts a look at a group to the leader's view of the group in its next round. No I/O."""
+"""Converts the result of a query of a group to the leader's view of the group in its next round. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.warmup import WarmupPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A look (one reading of the group's state): the status, every member, and the planner's input.
+    """The result of one query of the group: the status, every member, and the planner's input.
 
     ``fleet`` is None if the next round cannot be planned; ``missing`` has the reason. ``bytes_of`` is the
     size of each changelog partition on disk, as far as workers report it.
@@ -38,7 +38,7 @@ class Seen:
 
 
 def seen(evidence: Evidence) -> Seen:
-    """Convert a look. Invalid bytes from a member never raise."""
+    """Convert the result of a query. Invalid bytes from a member never raise."""
     views, status = views_of(evidence), build(evidence)
     fleet, missing = None, ""
     try:
@@ -87,7 +87,7 @@ def _fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
 
 
 def _check_known(evidence: Evidence, views: Sequence[View], settings: Mapping[str, str]) -> None:
-    """Raise NotKnown if the next round cannot be planned from this look."""
+    """Raise NotKnown if the next round cannot be planned from this query."""
     if not views:
         raise NotKnown("the group has no members")
     if not evidence.group.is_settled:

@@ -61,7 +61,7 @@ class AppFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts:
-    """A group's state (``evidence``), and its ``later`` state, None if there was only one look.
+    """A group's state (``evidence``), and its ``later`` state, None if there was only one query.
 
     ``topics`` are the group's topics in the cluster. ``record_bytes`` is the brokers' limit for
     the group's record, and ``session_bounds_s`` their limits for sessions; None if not reported.

@@ -1,4 +1,4 @@
-"""Checks a running group: returns the findings for one or two looks. No I/O."""
+"""Checks a running group: returns the findings for one or two queries. No I/O."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _assignor(views: Sequence[View]) -> Iterator[Finding]:
 def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
     """Find instance ids that two processes use.
 
-    Either both processes answer, or one replaced the other between the two looks.
+    Either both processes answer, or one replaced the other between the two queries.
     """
     places: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     for evidence in filter(None, (facts.evidence, facts.later)):
@@ -131,7 +131,7 @@ def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]
 
 
 def _taken_over(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
-    """Return a text for each instance id that a different member has in the later look."""
+    """Return a text for each instance id that a different member has in the later query."""
     if facts.later is None:
         return {}
     before = {view.instance_id: view.member.member_id for view in views if view.instance_id}

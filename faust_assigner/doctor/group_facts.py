@@ -1,4 +1,4 @@
-"""Reads the doctor's facts about a running group: two looks, topics' settings, brokers' limits."""
+"""Reads the doctor's facts about a running group: two queries, topics' settings, brokers' limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIGS_S = 15.0
 
 
 async def look(where: Where, *, between_s: float, clock: Callable[[], float]) -> GroupFacts:
-    """Look at a group twice. Raises as :meth:`~faust_assigner.status.collect.Looks.look` does."""
+    """Query a group twice. Raises as :meth:`~faust_assigner.status.collect.Looks.look` does."""
     async with Looks(where, clock) as looks:
         first = await looks.look()
         topics, limits = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""The page's history of earlier looks: lags, rounds, and moves of tasks, within bounds. No I/O."""
+"""The page's history of earlier queries: lags, rounds, and moves of tasks, within bounds. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OLDEST_S: Final = 90 * 86_400.0
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A look in numbers; ``at`` is in seconds since 1970, ``lag`` in records, None if unknown."""
+    """A query's result in numbers; ``at`` is in seconds since 1970, ``lag`` in records, None if unknown."""
 
     at: float
     members: int
@@ -72,7 +72,7 @@ class Move:
 
 
 class History:
-    """The samples, rounds and moves of all looks; the limits above bound its memory."""
+    """The samples, rounds and moves of all queries; the limits above bound its memory."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=int(KEPT_S / SAMPLE_S) + 1)
@@ -96,7 +96,7 @@ class History:
         return tuple(sorted(found, key=lambda move: -move.at))
 
     def note(self, report: Report, families: Iterable[Family]) -> None:
-        """Add a look: its sample, its members' names, its round, and moves since the last look."""
+        """Add a query: its sample, its members' names, its round, and moves since the last query."""
         self._note_sample(report)
         self._note_names(report)
         if report.decision is not None:
@@ -148,7 +148,7 @@ class History:
     def _note_move(self, move: Move) -> None:
         """Add a move, or merge it with the known move of this task, generation and target.
 
-        The leader's report has priority. The former owner comes from the looks if the leader did
+        The leader's report has priority. The former owner comes from the queries if the leader did
         not report it.
         """
         place = move.key, move.generation, move.target
@@ -177,7 +177,7 @@ class History:
             standing=totals.standing_partitions,
             is_settled=report.is_settled,
         )
-        # The newest look is always the last sample; earlier samples are at least SAMPLE_S apart.
+        # The newest query is always the last sample; earlier samples are at least SAMPLE_S apart.
         if len(self.samples) > 1 and sample.at - self.samples[-2].at < SAMPLE_S:
             self.samples.pop()
         self.samples.append(sample)

@@ -1,4 +1,4 @@
-"""The content of a page: a look's report, and the problem if the report is missing or outdated."""
+"""The content of a page: the report of a query, and the problem if the report is missing or outdated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Problem:
 class Look:
     """The content of a page. ``report`` is free of secrets; None before the first report.
 
-    ``every_s`` are the seconds between two looks, None if no further look follows.
+    ``every_s`` are the seconds between two queries, None if no further query follows.
     """
 
     group: str
@@ -38,7 +38,7 @@ class Look:
 
 
 def looking() -> Problem:
-    """Return the notice that the page shows until the first look has ended."""
+    """Return the notice that the page shows until the first query has ended."""
     return Problem(
         title="Looking at the group",
         text="The page queries the brokers and the workers. This takes up to a few seconds.",
@@ -90,9 +90,9 @@ def no_members(report: Report | None) -> Problem | None:
 
 
 def look_of(saved: Saved, *, source: str) -> Look:
-    """Return a look with the newest saved report and the history of all saved reports.
+    """Return the content for the newest saved report, with the history of all saved reports.
 
-    ``source`` is the name of the file. Cost: linear in looks, tasks and copies.
+    ``source`` is the name of the file. Cost: linear in queries, tasks and copies.
     """
     history = History()
     for report in (scrubbed(one) for one in saved.looks):

@@ -1,6 +1,6 @@
 """The page in a worker, at ``/assignor/`` of Faust's web server.
 
-A separate thread with its own event loop and its own connections looks at the group and renders the
+A separate thread with its own event loop and its own connections queries the group and renders the
 page. The worker's event loop only copies the bytes into a response. While the
 worker's loop is blocked, the thread answers requests for the page itself, on the same port; see
 :mod:`faust_assigner.page.takeover`.
@@ -116,7 +116,7 @@ class PageService(Service):  # type: ignore[misc]
 
     @property
     def watch(self) -> Watch:
-        """The looks at the group, with the page's content."""
+        """The queries of the group, with the page's content."""
         return self.page.watch
 
     def add_to(self, server: Web) -> None:
@@ -126,7 +126,7 @@ class PageService(Service):  # type: ignore[misc]
         server.app.page(PREFIX, name="faust_assigner_page:home")(_Home)
 
     async def on_start(self) -> None:
-        """Start the thread, which makes no look until a browser opens the page."""
+        """Start the thread, which makes no query until a browser opens the page."""
         self.page.start(asyncio.get_running_loop())
 
     async def on_stop(self) -> None:

@@ -88,7 +88,7 @@ def _is_loopback(host: str) -> bool:
 async def served(
     watch: Watch, *, host: str, port: int, prefix: str = ""
 ) -> AsyncIterator[tuple[str, int]]:
-    """Serve the page and look at the group until the block ends; yield the address.
+    """Serve the page and query the group until the block ends; yield the address.
 
     Raises OSError if the port is not available.
     """

@@ -151,7 +151,7 @@ def _runs(known: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> list[str]:
-    """Return the points of a step line: each value holds until the next look.
+    """Return the points of a step line: each value holds until the next query.
 
     Points with a repeated value are left out.
     """

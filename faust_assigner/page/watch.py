@@ -1,6 +1,6 @@
-"""Looks at a group every few seconds while a browser has the page open, and renders the page.
+"""Queries a group every few seconds while a browser has the page open, and renders the page.
 
-The looks may run on a different event loop than the web server. Any thread may read the last
+The queries may run on a different event loop than the web server. Any thread may read the last
 result.
 """
 
@@ -39,19 +39,19 @@ from faust_assigner.wire.worker_status import RoundTold
 
 logger = getLogger(__name__)
 
-#: Seconds between two looks, and seconds for which looks continue after the last request.
+#: Seconds between two queries, and seconds for which queries continue after the last request.
 EVERY_S, IDLE_S = 2.0, 20.0
-#: The largest share of a core that looks may use: in a separate process, and in a worker.
+#: The largest share of a core that queries may use: in a separate process, and in a worker.
 SHARE, WORKER_SHARE = 0.1, 0.004
-#: Seconds without a new look after which a stream sends ``beat``, and the most event streams.
+#: Seconds without a new query after which a stream sends ``beat``, and the most event streams.
 BEAT_S, MOST_STREAMS = 5.0, 64
-#: The most seconds that the first request waits for the first look.
+#: The most seconds that the first request waits for the first query.
 FIRST_S: Final = 1.5
 _QUICK: Final = 4
 
 
 class Looker(Protocol):
-    """An object that looks at a group, such as :class:`faust_assigner.status.collect.Looks`."""
+    """An object that queries a group, such as :class:`faust_assigner.status.collect.Looks`."""
 
     async def look(self) -> Evidence:
         """Collect the current data of the group."""
@@ -62,7 +62,7 @@ class Looker(Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """A rendered look. ``version`` is the number of the look, and ``tag`` its HTTP entity tag."""
+    """A query's rendered result. ``version`` is the query's number, and ``tag`` its HTTP entity tag."""
 
     look: Look
     version: int
@@ -94,9 +94,9 @@ class TooManyStreams(Exception):
 
 
 class Watch:
-    """Looks at a group as long as :meth:`touch` is called; :meth:`run` makes the looks.
+    """Queries a group as long as :meth:`touch` is called; :meth:`run` makes the queries.
 
-    With ``saved`` instead of ``looks``, the page shows the saved looks. Looks are at least
+    With ``saved`` instead of ``looks``, the page shows the saved statuses. Queries are at least
     ``every_s`` seconds apart, and so far apart that they take at most ``share`` of a core.
     """
 
@@ -127,7 +127,7 @@ class Watch:
     # -- from any thread
 
     def touch(self) -> None:
-        """Note a request for the page, so that looks begin or continue."""
+        """Note a request for the page, so that queries begin or continue."""
         self._touched_at = self._monotonic()
         loop, wanted = self._loop, self._wanted
         if loop is not None and wanted is not None and not wanted.is_set():
@@ -153,7 +153,7 @@ class Watch:
     # -- on the loop of the web server
 
     async def first(self) -> Shown:
-        """Return the current content, after a short wait for the first look."""
+        """Return the current content, after a short wait for the first query."""
         self.touch()
         if not self.shown.version:
             with contextlib.suppress(TimeoutError):
@@ -164,7 +164,7 @@ class Watch:
         return self.shown
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events: ``look`` for a new look, else ``beat``.
+        """Yield server-sent events: ``look`` for a new query, else ``beat``.
 
         Raises :class:`TooManyStreams`.
         """
@@ -185,7 +185,7 @@ class Watch:
             self._streams -= 1
 
     async def _changes(self, beat_s: float) -> AsyncGenerator[None, None]:
-        """Yield at once, at each new look, and after each ``beat_s`` seconds without a look."""
+        """Yield at once, at each new query, and after each ``beat_s`` seconds without a query."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
         with self._listening(lambda: loop.call_soon_threadsafe(changed.set)):
             while True:
@@ -198,7 +198,7 @@ class Watch:
     # -- on its own loop
 
     async def run(self) -> None:
-        """Look at the group while the page is in use, until cancelled.
+        """Query the group while the page is in use, until cancelled.
 
         While the page is not in use, the connections are closed.
         """
@@ -232,7 +232,7 @@ class Watch:
         return self._monotonic() - self._touched_at < IDLE_S
 
     async def _once(self, looks: Looker) -> float:
-        """Look once; return the seconds until the next look."""
+        """Query once; return the seconds until the next query."""
         began = time.thread_time()
         report, problem = await self._found(looks)
         version = self.shown.version + 1

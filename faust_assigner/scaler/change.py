@@ -14,7 +14,7 @@ BEHIND_S = 120.0
 
 def grown(case: Case) -> Recommendation | None:
     """Return a larger size, or None.
-    The group grows if it is below the minimum, if every look of the last ``up_s`` seconds requires more
+    The group grows if it is below the minimum, if every query of the last ``up_s`` seconds requires more
     workers, or if the backlog does not shrink.
     """
     now, rate, useful = case.look.taken_at, case.rate, case.useful

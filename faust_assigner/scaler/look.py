@@ -1,4 +1,4 @@
-"""The scaler's view of a group, from one reading of its state (a look). No I/O."""
+"""The scaler's view of a group, from the result of one query. No I/O."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Look:
 
 
 def look_of(evidence: Evidence) -> Look:
-    """Convert a look. Invalid bytes from a member never raise. Cost: that of a status report."""
+    """Convert a query's result. Invalid bytes from a member never raise. Cost: that of a status report."""
     views, report = views_of(evidence), build(evidence)
     sources = _sources(report)
     return Look(

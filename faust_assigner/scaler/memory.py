@@ -1,4 +1,4 @@
-"""The scaler's memory between looks: its last answer, loads over time, measured rates. No I/O."""
+"""The scaler's memory between queries: its last answer, loads over time, measured rates. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.status.evidence import Place
 
 #: The averaging time of arrivals, in seconds.
 RATE_S = 60.0
-#: A look that follows the last look within this many seconds gives no sample: workers commit only every
+#: A query that follows the last query within this many seconds gives no sample: workers commit only every
 #: few seconds.
 LEAST_APART_S = 5.0
 #: The number of latest measurements of which a worker's rate is the median.
@@ -25,10 +25,10 @@ MOST_SAMPLES = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The load at a look.
+    """The load at a query.
 
-    ``arrived`` and ``processed`` are records since the first look; ``arrival`` is in records per second over
-    the last :data:`RATE_S`, None at the first look. ``backlog`` is in records.
+    ``arrived`` and ``processed`` are records since the first query; ``arrival`` is in records per second over
+    the last :data:`RATE_S`, None at the first query. ``backlog`` is in records.
     """
 
     at: float
@@ -40,10 +40,10 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """The scaler's state between two looks.
+    """The scaler's state between two queries.
 
     ``size`` is the last recommended size, None before the first; ``changed_at`` is when it last changed.
-    ``parted_at`` is when the group's size began to differ from it. ``busy_at`` is the time of the last look
+    ``parted_at`` is when the group's size began to differ from it. ``busy_at`` is the time of the last query
     at which the group was not at rest. ``samples`` cover the longest window, oldest first. ``rates`` are
     measured rates of single workers in records per second, oldest first.
     """
@@ -92,7 +92,7 @@ class Memory:
 
 
 def observed(memory: Memory, look: Look, settings: Settings) -> Memory:
-    """Return the memory after a look; a look too soon after the last look gives no sample."""
+    """Return the memory after a query; a query too soon after the last query gives no sample."""
     known = replace(
         memory,
         tasks=look.tasks or memory.tasks,
@@ -107,7 +107,7 @@ def observed(memory: Memory, look: Look, settings: Settings) -> Memory:
         return replace(known, samples=(first,), last=look)
     horizon = look.taken_at - max(settings.down_s, settings.up_s, RATE_S) - RATE_S
     old = sum(one.at < horizon for one in memory.samples)
-    # One sample from before the window stays, so that rare looks still cover the window.
+    # One sample from before the window stays, so that rare queries still cover the window.
     kept = memory.samples[max(0, old - 1) :][-MOST_SAMPLES:]
     samples = (*kept, _sample(kept, last, look))
     rates = (*memory.rates, *_measured(last, look))[-MOST_RATES:]
@@ -141,9 +141,9 @@ def _processed(then: Source, now: Source) -> int:
 
 
 def _measured(last: Look, look: Look) -> Iterator[float]:
-    """Yield the rates of the workers that were busy for the whole time between two looks.
+    """Yield the rates of the workers that were busy for the whole time between two queries.
 
-    A worker was busy if it processed no more records than waited at the first look. Only looks at a
+    A worker was busy if it processed no more records than waited at the first query. Only queries of a
     group at rest are compared.
     """
     if last.busy or look.busy or last.members != look.members:

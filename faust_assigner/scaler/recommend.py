@@ -1,4 +1,4 @@
-"""Computes a size and its reasons from a look, the settings and the memory. No I/O."""
+"""Computes a size and its reasons from a query, the settings and the memory. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.scaler.settings import Settings
 
 
 def recommend(look: Look, settings: Settings, memory: Memory) -> tuple[Recommendation, Memory]:
-    """Return (the recommendation, the memory for the next look). Never raises.
+    """Return (the recommendation, the memory for the next query). Never raises.
 
     Cost: O(source partitions + samples of the longest window x useful sizes).
     """

@@ -1,4 +1,4 @@
-"""Computes a group's recommendations for all callers from shared looks at the group."""
+"""Computes a group's recommendations for all callers from shared queries of the group."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from faust_assigner.status.evidence import Evidence
 
 log = logging.getLogger(__name__)
 
-#: A look answers all calls within this many seconds.
+#: A query answers all calls within this many seconds.
 FRESH_S: Final = 3.0
-#: Seconds that a call waits for a look; the look continues after this time, for later calls.
+#: Seconds that a call waits for a query; the query continues after this time, for later calls.
 WAIT_S: Final = 10.0
 #: The maximum number of remembered ScaledObjects; above it, the least recent caller is forgotten.
 MOST_ASKERS: Final = 64
@@ -48,7 +48,7 @@ class _Asker:
 
 
 class Recommender:
-    """Answers for one group. ``look`` takes a look; ``clock`` is monotonic, in seconds.
+    """Answers for one group. ``look`` queries the group; ``clock`` is monotonic, in seconds.
 
     Each ScaledObject has a separate memory, so different settings do not disturb each other.
     """
@@ -84,7 +84,7 @@ class Recommender:
         return one.told
 
     async def close(self) -> None:
-        """Cancel a running look."""
+        """Cancel a running query."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -97,12 +97,12 @@ class Recommender:
         return one
 
     async def _shared_look(self) -> Look:
-        """Return the last look while fresh, else a new look that all callers share."""
+        """Return the last query while fresh, else a new query that all callers share."""
         if self._last is not None and self._clock() - self._looked_at < FRESH_S:
             return self._last
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._new_look(), name="scaler-look")
-            # Retrieve the error of a look without a waiting caller, which asyncio would log otherwise.
+            # Retrieve the error of a query without a waiting caller, which asyncio would log otherwise.
             self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.wait_for(asyncio.shield(self._looking), WAIT_S)

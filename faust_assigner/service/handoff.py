@@ -213,4 +213,4 @@ def advanced(
         return replace(handoff, unreleased=why, expelled=True)
     if to is State.FAILED:
         return replace(handoff, failed=reason)
-    raise ValueError(f"a hand-off is not stored as {to}")
+    raise ValueError(f"a hand-off cannot be stored in the state {to}")

@@ -1,4 +1,4 @@
-"""Builds the report of a look, without I/O.
+"""Builds the report of a query, without I/O.
 
 Cost: one second for 1,000 members (``benchmarks/status.py``).
 """
@@ -35,7 +35,7 @@ _OF_WORKER = frozenset(setting.name for setting in SETTINGS if setting.of_worker
 
 
 def build(evidence: Evidence) -> Report:
-    """Build the report of one look."""
+    """Build the report of one query."""
     views = views_of(evidence)
     copies = _copies(views, evidence.ends)
     partitions = _partitions(views, copies, evidence)

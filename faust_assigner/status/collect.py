@@ -1,4 +1,4 @@
-"""Looks at a group: queries its coordinator, then all its workers and the brokers concurrently."""
+"""Queries a group: its coordinator, then all its workers and the brokers concurrently."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Where:
 
 
 class Looks:
-    """Looks at a group repeatedly, over one connection, and remembers the workers' URLs."""
+    """Queries a group repeatedly, over one connection, and remembers the workers' URLs."""
 
     def __init__(self, where: Where, clock: Callable[[], float]) -> None:
         self._where, self._clock = where, clock
@@ -179,7 +179,7 @@ class Looks:
         """Search for workers during a rebalance.
 
         Each worker has the URLs of all members. Tries the workers of ``Where`` and of earlier
-        looks, and the members' hosts.
+        queries, and the members' hosts.
         """
         group, deadline_s = evidence.group, self._where.deadline_s
         guesses = {

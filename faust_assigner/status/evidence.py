@@ -1,4 +1,4 @@
-"""The raw data of a look at a group: the coordinator's description, the workers' answers, offsets."""
+"""The raw data of a query of a group: the coordinator's description, the workers' answers, offsets."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Heard:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One look at a group.
+    """The data of one query of a group.
 
     ``heard`` has the outcomes by URL. ``peers`` are the members of the last round, as a worker
     lists them; workers are asked for this list only during a rebalance. ``urls`` maps member ids to
-    URLs from earlier looks.
+    URLs from earlier queries.
     ``committed`` and ``ends`` are offsets; ``problems`` are sentences about missing data.
     ``taken_at`` is in seconds since 1970.
     """

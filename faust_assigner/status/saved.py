@@ -1,4 +1,4 @@
-"""Reads saved looks at a group, to show the group on another machine or after its end.
+"""Reads saved statuses of a group, to show the group on another machine or after its end.
 
 Each line is an object from ``faust-assigner status --json``, or a worker's answer at
 ``/assignor/rounds``, in any order.
@@ -30,15 +30,15 @@ class Saved:
 
     @property
     def last(self) -> Report:
-        """The newest look."""
+        """The newest saved status."""
         return self.looks[-1]
 
 
 def read_saved(path: Path) -> Saved:
-    """Read the looks in ``path``. Cost: linear; all looks are kept in memory.
+    """Read the saved statuses in ``path``. Cost: linear; all statuses are kept in memory.
 
-    A truncated last line is skipped. Raises :class:`ConfigError` for a file without a look,
-    with looks at several groups, or with a different kind of line.
+    A truncated last line is skipped. Raises :class:`ConfigError` for a file without a status,
+    with statuses of several groups, or with a different kind of line.
     """
     found = list(_documents(path))
     looks = [one for one in found if isinstance(one, Report)]

@@ -170,7 +170,9 @@ class CooperativeMember:
         try:
             await self.listener.assigned(tps, revoked, gained, roles, generation)
         except Exception:
-            logger.exception("The app's handling of its new assignment failed")
+            logger.exception(
+                "The app's callbacks for its new assignment failed; the worker continues"
+            )
 
 
 class Moves(NamedTuple):

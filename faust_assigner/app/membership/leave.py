@@ -75,7 +75,7 @@ def is_to_retire(app: AppT) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        logger.warning("%s could not be removed: %s", path, error)
+        logger.warning("Could not remove the file %s: %s", path, error)
         if not path.is_file():
             return False
     logger.info(
@@ -122,7 +122,8 @@ async def hand_over(app: AppT, seconds: float, *, retires: bool = False) -> bool
         await consumer.leave_group()
     except TimeoutError:
         logger.warning(
-            "Hand-over timed out after %.0f s (FAUST_ASSIGNER_LEAVE_S); the partitions are reassigned "
+            "Hand-over timed out after %.0f s (FAUST_ASSIGNER_LEAVE_S); the partitions are "
+            "reassigned "
             "when this worker exits",
             seconds,
         )

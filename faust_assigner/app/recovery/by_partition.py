@@ -125,8 +125,8 @@ class PartitionRecovery(RecoveryLoop):
     def begin_again(self) -> None:
         """Restore all partitions once more.
 
-        ``_roles`` belong to the last round. Faust's books may still belong to the previous round,
-        because a round fills them only after it has opened databases.
+        ``_roles`` belong to the last round. Faust's sets of partitions and offsets may still belong to the
+        previous round, because a round fills them only after it has opened databases.
         """
         self.stop_assigning()
         self.books.clear()

@@ -25,8 +25,8 @@ class FlushMode(Enum):
     #: There are other writers, and this worker reads the whole changelog: a change is written when
     #: the worker reads it back from the changelog, in order with the other writers' changes.
     READ_BACK = "read back"
-    #: There are other writers, and other workers may read the changelog: as in Faust, a change is
-    #: written without an offset, to the partition of the processed record.
+    #: There are other writers, and other workers may read the changelog. As in Faust, a change is
+    #: written without an offset, to the file of the processed record's partition.
     APART = "apart"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-Key = str | tuple[str, str]  # a group id, or ("transaction", transactional id)
+Key = str | tuple[str, str]  # the id of a group, or the pair ("transaction", transactional id)
 ServeFirst = Callable[[Callable[[], None]], None]
 
 

@@ -214,7 +214,10 @@ class Book:
 
 
 def _exchange(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) -> None:
-    """Replace a member's names in the counts. Cost: O(difference); a client may send thousands of names."""
+    """Replace a member's names in the counts.
+
+    Cost: O(number of added and removed names); a client may send thousands of names.
+    """
     for name in old - new:
         counts[name] -= 1
         if not counts[name]:

@@ -1,8 +1,9 @@
 """Cut ledger files into chunks, and read the lines of a chunk.
 
 A chunk is a byte range of one file; a line belongs to the chunk that holds its first byte. The reader of
-a chunk counts lines from the chunk's start and reports their number. A line's number in the file is the
-sum of these counts, so tasks need not wait for each other.
+a chunk counts lines from the chunk's start and reports their number. The
+line's number in the file is this number plus the line counts of all earlier chunks, so that tasks need
+not wait for each other.
 """
 
 from __future__ import annotations

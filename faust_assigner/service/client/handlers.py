@@ -113,7 +113,10 @@ class Jobs:
         try:
             await self._handlers.warm(command)
         except Exception as error:
-            log.exception("Could not warm %s", command.partition)
+            log.exception(
+                "Could not load the state of %s; the hand-off fails, and the service is informed",
+                command.partition,
+            )
             with contextlib.suppress(ServiceRefused):
                 await self._client.failed(command, f"{type(error).__name__}: {error}")
             return
@@ -134,7 +137,7 @@ class Jobs:
         try:
             await self._handlers.abort(AbortWarm(command.partition, command.handoff_id))
         except Exception:
-            log.exception("Could not drop the warmed state of %s", command.partition)
+            log.exception("The handler that drops the warmed state of %s failed", command.partition)
 
     async def _release(self, command: Release) -> None:
         try:

@@ -52,7 +52,7 @@ class Leadership:
         return self.lease.is_held
 
     async def commit(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """Run a transaction that fails if a different term has written the leader's key.
+        """Run a transaction that fails if the leader's key has changed since this instance became the leader.
 
         Raises Deposed if the term's lease is no longer valid.
         """

@@ -42,8 +42,8 @@ def rebalance(
     for at in sorted(wanted.keys() - living.keys() - held, key=lambda at: (wanted[at], at)):
         if not _is_fenced(view, at):
             yield _given(view, at, wanted[at])
-    # If a partition has an owner but no target, its owner has unsubscribed: a living owner that is
-    # not draining loses the partition. A dead owner's assignment stays until the owner returns.
+    # If a partition has an owner but no target, the owner has unsubscribed from the topic. If the owner lives
+    # and is not draining, it loses the partition. A dead owner's assignment stays until the owner returns.
     refused = {at for at in living.keys() - wanted.keys() if living[at] not in view.draining}
     for at in sorted(refused.union(_not_there(view))):
         yield _forgotten(view, at)

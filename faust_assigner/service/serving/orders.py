@@ -89,7 +89,10 @@ class Orders:
             if consumer.status is Status.READY:
                 return consumer
             if consumer.leaves or not consumer.by_operator:
-                raise WrongPhase(f"{name} leaves by itself: no operator drained it")
+                raise WrongPhase(
+                    f"{name} is leaving because its process stops; only a drain by an operator can "
+                    "be undone"
+                )
             if consumer.dismissed:
                 raise WrongPhase(f"{name} already got the command to stop: it may register again")
             return replace(consumer, status=Status.READY, by_operator=False)

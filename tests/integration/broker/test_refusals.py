@@ -188,7 +188,9 @@ def test_refused_frames_fill_no_log() -> None:
                 stranger.socket.sendall(struct.pack(">i", -1))
                 assert stranger.is_closed()
         assert broker.stop() == 0
-        lines = [line for line in broker.errors().splitlines() if "a frame of -1 bytes" in line]
+        lines = [
+            line for line in broker.errors().splitlines() if "an invalid size of -1 bytes" in line
+        ]
         assert len(lines) == LINES_PER_INTERVAL
         assert "more lines about frames_refused" in broker.errors()
 

@@ -162,7 +162,7 @@ def test_a_refusal_says_how_long_or_how_many(caplog: pytest.LogCaptureFixture) -
         await asyncio.gather(*tasks, return_exceptions=True)
 
     virtually(story)
-    late = "no place for a registration within 2.5 s: try again"
+    late = "this instance could not serve the registration within 2.5 s: try again"
     assert found == ["2 registrations already wait at this instance: try again", late, late]
     assert [one.getMessage() for one in caplog.records] == [
         "a registration waited for 2.5 s and is refused; its consumer tries again; "

@@ -292,9 +292,9 @@ def test_a_move_that_no_plan_can_make_is_refused(
     [
         (DRAINED, None),
         (A, None),
-        (LEAVES, "leaves by itself"),
-        (replace(DRAINED, leaves=True), "leaves by itself"),
-        (replace(A, status=Status.DRAINING), "leaves by itself"),
+        (LEAVES, "is leaving because its process stops"),
+        (replace(DRAINED, leaves=True), "is leaving because its process stops"),
+        (replace(A, status=Status.DRAINING), "is leaving because its process stops"),
         (replace(DRAINED, dismissed=True), "command to stop"),
     ],
 )

@@ -492,7 +492,7 @@ async def test_a_call_sends_its_timeout_and_its_token_and_waits_for_a_connection
     assert await waiting == "two"
     assert stub.asked == [("r1", 5.0, token), ("r2", 2.0, token)]
     calls._stub, calls.has_ended = None, True
-    with pytest.raises(NotFound, match="c: its session has ended"):
+    with pytest.raises(NotFound, match="c: the consumer's session and its connection have ended"):
         await calls.once("Ask", "r3")
 
 

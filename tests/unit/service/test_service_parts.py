@@ -405,9 +405,12 @@ def test_a_wrong_file_is_named_by_its_flag(tmp_path: Path) -> None:
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for changes, text in (
-        ({"key": other.key}, "--pair: not a certificate and its key in PEM: KEY_VALUES_MISMATCH"),
-        ({"key": empty}, "--pair: not a certificate and its key in PEM"),
-        ({"authorities": empty}, "--ca: not certificates in PEM"),
+        (
+            {"key": other.key},
+            "--pair: could not read a certificate and its key in PEM format: KEY_VALUES_MISMATCH",
+        ),
+        ({"key": empty}, "--pair: could not read a certificate"),
+        ({"authorities": empty}, "--ca: could not read certificates in PEM format"),
     ):
         with pytest.raises(ConfigError, match=text):
             files(authority, "one", **changes).read()

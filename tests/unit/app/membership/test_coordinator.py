@@ -523,7 +523,7 @@ async def test_a_partition_that_could_not_be_finished_goes_nevertheless(
     await made.complete(A)
     assert made.own.tps == {A}
     assert "processed twice" in caplog.text
-    assert "handling of its new assignment failed" in caplog.text
+    assert "callbacks for its new assignment failed" in caplog.text
 
 
 async def test_an_answer_to_a_subscription_that_is_over_changes_nothing(made: Made) -> None:

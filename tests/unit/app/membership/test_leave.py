@@ -277,7 +277,7 @@ async def test_a_file_that_cannot_be_removed_retires_its_member(
     monkeypatch.setattr(Path, "unlink", unlink)
     it = Stopped(instance_id="one", folder=tmp_path)
     assert is_to_retire(it.app) is is_there
-    assert "could not be removed" in caplog.text
+    assert "Could not remove the file" in caplog.text
     assert ("Static member one leaves the group" in caplog.text) is False or is_there
 
 
