@@ -67,7 +67,7 @@ class Expelled(ServiceRefused):
 
 
 def expelled(name: str, incarnation: str) -> Expelled:
-    """Make the refusal of an expelled incarnation."""
+    """Return the error for a call of an expelled incarnation."""
     return Expelled(
         f"{name}: incarnation {incarnation or '(none)'} is expelled because it did not release a partition: "
         "stop processing; a new process may register"

@@ -36,8 +36,8 @@ logger = get_logger(__name__)
 
 #: Seconds between two readings of the worker, and between two requests to the broker and the disk.
 LOOK_S, ASK_S = 1.0, 5.0
-#: Seconds between two requests if neither an exporter nor a tool uses the answers. An answer gives
-#: the end of a changelog; the age of a copy's lag is known only with earlier answers.
+#: Seconds between two requests for the ends of changelogs if neither an exporter nor a tool uses the
+#: answers. The requests continue, because the age of a copy's lag is computed from earlier answers.
 IDLE_ASK_S = 30.0
 #: A request for the document waits for the broker's answer for the first number of seconds. After the
 #: request, the worker asks the broker every ``ASK_S`` for the second number of seconds.

@@ -33,7 +33,8 @@ KEY: Any = getattr(aiohttp_web, "RequestKey", lambda name, _: name)(
 #: 503.
 ROLE = "X-Faust-Assigner-Role"
 #: Headers of an answer from a copy: the known number of records that the copy lacks, and the copy's
-#: age in seconds. The copy contains all records that are older.
+#: age in seconds. The copy contains every changelog record that is older than
+#: this age.
 LAG, AGE = "X-Faust-Assigner-Lag", "X-Faust-Assigner-Age"
 #: Seconds after which the client may send the request again.
 RETRY_AFTER_S = 1

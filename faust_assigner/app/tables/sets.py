@@ -85,7 +85,7 @@ class WriteBehindSets(Sets):
         to_key: Callable[[object], object],
         to_value: Callable[[object], object],
     ) -> tuple[dict[tuple[TP, bytes], Any], dict[TP, int]]:
-        """Partition and key -> the set of its row after the operations; partition -> the last offset."""
+        """Return (partition, key) -> the row's set after the operations, and partition -> the last offset."""
         rows = self._rows
         folded: dict[tuple[TP, bytes], Any] = {}
         ends: dict[TP, int] = {}

@@ -31,7 +31,7 @@ class WindowSources:
     def of(self, partition: int) -> list[TP]:
         """Return the processed source partitions of this number whose topics changed the table.
 
-        Before the first change, return all candidates.
+        If no record has changed the table yet, return all source partitions with this number.
         """
         consumer, topics = self._app.consumer, self._app.tables.changelog_topics
         count = consumer.topic_partitions(self._table.changelog_topic.get_topic_name())

@@ -103,7 +103,7 @@ def marker_batch(
 ) -> tuple[bytes, Batch]:
     """Build the control batch that ends a transaction, at offset 0."""
     fields = RECORD.pack(0, 0, 0, 0, 8, 0, COMMIT_TYPE if commits else ABORT_TYPE, 12, 0, 0, 0)
-    body = bytes([2 * (len(fields) - 1)]) + fields[1:]  # a zigzag varint holds twice the length
+    body = bytes([2 * (len(fields) - 1)]) + fields[1:]  # zigzag stores a length n >= 0 as 2 * n
     attributes = TRANSACTIONAL | CONTROL
     size = HEADER.size + len(body)
     header = HEADER.pack(

@@ -191,9 +191,9 @@ def distribution(rows: Sequence[SimRow], fleets: tuple[str, str]) -> dict[str, A
 def quantile_interval(values: Floats, share: float) -> tuple[float, float]:
     """Return a distribution-free 95% interval of a quantile; both ends are values of the sample.
 
-    The number of values below the quantile is binomial with the mean n * share. The positions of both ends
-    follow from the normal approximation. With few values the interval ends at the largest value, although the
-    true upper end may be higher.
+    The number of values below the quantile is binomial with the mean n * share. The normal
+    approximation of this distribution gives the positions of both ends in the sorted sample. With few
+    values the interval ends at the largest value, although the true upper end may be higher.
     """
     ordered, count = np.sort(values), len(values)
     half = Z95 * math.sqrt(count * share * (1 - share))

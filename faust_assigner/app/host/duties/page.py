@@ -6,9 +6,10 @@ Usage: ``python -m faust_assigner.app.host.duties.page FILE``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 from faust_assigner.app.host.duties.table import (
     CALLS,
@@ -67,6 +68,15 @@ def page() -> str:
     return text + "| --- | --- | --- |\n" + "".join(map(_put, PUT))
 
 
+#: Kind of a duty in ``duties.toml`` -> the verb on the page, if it differs.
+_VERBS: Final[Mapping[str, str]] = {
+    "event": "calls",
+    "does": "calls",
+    "state": "sets the consumer's state",
+    "transaction": "uses",
+}
+
+
 def _class(row: Taken) -> str:
     return row.host.rpartition(".")[0]
 
@@ -82,7 +92,7 @@ def _taken(row: Taken) -> str:
 
 def _duty(duty: Duty) -> str:
     kind, _, what = duty.what.partition(" ")
-    text = what if kind == "also" else f"{kind} `{what}`"
+    text = what if kind == "also" else f"{_VERBS.get(kind, kind)} `{what}`"
     places = (p if p in (HERE, ORIGINAL) else f"`{p}`" for p in duty.where.split())
     return f"| {text} | {', '.join(places) or 'nowhere'} | {duty.why} |\n"
 
