@@ -247,7 +247,7 @@ class Progress:
     def _replicas(self, off: Ints, target: Ints) -> Ints:
         """Return int64[T]: the members with warm-ups for the tasks ``off``, within the limits.
 
-        Warm-ups that have begun come first, then those with the least lag.
+        Warm-ups that have begun come first, then warm-ups with the least lag.
         """
         warmup = np.full(target.size, NOBODY, dtype=np.int64)
         if not off.size:

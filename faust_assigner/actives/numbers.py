@@ -27,8 +27,8 @@ def assign_numbers(
 ) -> Ints:
     """Return int64[n], the owners of a group's numbers.
 
-    The steps are: keep numbers, give up surplus numbers, move numbers onto copies, return numbers home, and
-    fill the rest in contiguous runs.
+    The steps are: keep numbers, give up surplus numbers, move numbers onto copies, return numbers
+    home, and assign the remaining numbers in contiguous runs.
 
     ``before`` int64[n]: previous owners. ``counts``, ``held`` int64[M]: how many numbers a member gets
     and had. ``number``, ``member``: the copies and their holders. ``home`` int64[n]: the preferred member

@@ -79,7 +79,7 @@ class Throttle:
 
 
 def start(handler: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
-    """Run a handler until it first waits: return (True, result), or (False, a task with the rest)."""
+    """Run a handler until it first waits; return (True, result), or (False, a task that continues it)."""
     try:
         waits_for = handler.send(None)
     except StopIteration as done:

@@ -78,6 +78,6 @@ class _Answer:
         self.schema = schema
 
     def decode(self, data: io.BytesIO) -> Any:
-        """Decode the rest of the frame as kio's entity."""
+        """Decode the body of the frame as kio's entity."""
         answer, _ = entity_reader(self.schema)(data.read(), 0)
         return answer

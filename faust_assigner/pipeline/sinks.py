@@ -63,7 +63,7 @@ class Folder:
         self._create(content, name)
 
     def read_parquet(self, *names: str, only: Sequence[str] | None = None) -> pa.Table:
-        """Read a Parquet file: all columns, or those in ``only``."""
+        """Read a Parquet file: all columns, or only the columns in ``only``."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(io.BytesIO(self.read(*names))) as file:

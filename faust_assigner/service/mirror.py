@@ -220,8 +220,7 @@ class Mirror:
             )
             return
         logger.error(
-            "a consumer reports the epoch %d, but the store's highest epoch is %d: the store has "
-            "lost its data; "
+            "a consumer reports epoch %d, the store has only epoch %d: the store has lost its data; "
             "raising the epochs of all consumers",
             epoch,
             self.dated,

@@ -124,7 +124,7 @@ _OF_HANDOFF: Final[Fields] = {
 
 
 def _additional(record: object, default: object, fields: Fields) -> dict[str, object]:
-    """Return the additional fields whose values differ from those of the ``default`` record."""
+    """Return the additional fields whose values differ from the values in the ``default`` record."""
     changed = (name for name in fields if getattr(record, name) != getattr(default, name))
     return {name: getattr(record, name) for name in changed}
 

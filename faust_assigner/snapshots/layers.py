@@ -2,8 +2,8 @@
 
     previous layers + changed rows -> one more layer
                                    -> the changes of all layers in one layer, if the layers are too many
-                                   -> the changed key ranges of the first layer written anew, if the
-                                      changes are too large
+                                   -> new files for the changed key ranges of the first layer, if
+                                   the changes are too large
 
 An unchanged file keeps its name, so the next snapshot lists the file and needs no copy.
 """
@@ -22,7 +22,7 @@ from faust_assigner.snapshots.sst import SstFile, ingest, scratch_database, writ
 
 #: The layers of changes that a restore may have to load after the first layer.
 DEFAULT_MAX_LAYERS = 8
-#: The size of all changes, as a share of the first layer's size, from which changed ranges are written anew.
+#: If the changes reach this share of the first layer's size, changed ranges get new files.
 MAX_CHANGED_SHARE = 0.5
 #: Rows whose previous values are looked up together.
 _ROWS = 8192
@@ -85,7 +85,7 @@ def _merge(
     max_layers: int,
     max_file_bytes: int,
 ) -> Layers:
-    """Merge all changes into one layer, or write the changed ranges of the first layer anew."""
+    """Merge all changes into one layer, or replace the changed ranges of the first layer by new files."""
     out = folder / "out"
     with scratch_database(folder) as bottom:
         ingest(bottom, [file.path for file in first])

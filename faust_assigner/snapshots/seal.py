@@ -2,7 +2,8 @@
 
 RocksDB writes a random session id into the properties block of every file. A constant id is not possible:
 RocksDB derives the keys of its block cache from the id, so two files would share cache entries.
-Therefore the id is the hash of the rest of the file. The layout of a file is in RocksDB's ``table/format.h``.
+Therefore the id is the hash of all other bytes of the file. The layout of a file is in RocksDB's
+``table/format.h``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CRC_MASK = 0xA282EAD8
 def seal(path: Path) -> bool:
     """Replace the session id in place; return False, with the file unchanged, if its layout is unknown.
 
-    Cost: one read of the file for the hash; the rest touches about a kilobyte.
+    Cost: one read of the file for the hash; all other steps read or write about a kilobyte.
     """
     data = bytearray(path.read_bytes())
     try:

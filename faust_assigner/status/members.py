@@ -211,7 +211,7 @@ _PeerKey: TypeAlias = Callable[[Peer], str]
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join at most five names, with a count of the rest.
+    """Join at most five names, with a count of the omitted names.
 
     >>> listed(["b", "a"]), listed("abcdefg")
     ('a, b', 'a, b, c, d, e and 2 more')

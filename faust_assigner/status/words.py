@@ -87,7 +87,7 @@ def table_of(topic: str, group: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join the first names, with a count of the rest."""
+    """Join the first names, with a count of the omitted names."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 

@@ -40,6 +40,6 @@ def named(moved: Moves) -> list[str]:
 
 
 def listed(phrases: Sequence[str], most: int = 10) -> str:
-    """Join the first phrases, with a count of the rest."""
+    """Join the first phrases, with a count of the omitted phrases."""
     more = f" and {len(phrases) - most} more" if len(phrases) > most else ""
     return ", ".join(phrases[:most]) + more

@@ -54,7 +54,7 @@ class Directory:
     standbys: Mapping[str, tuple[Ints, ...]] = field(default_factory=dict)
 
     def by_url(self, topics: Collection[str]) -> ByUrl:
-        """Return URL -> topic -> partitions, for those of ``topics`` that the directory has.
+        """Return URL -> topic -> partitions, for the topics in ``topics`` that the directory contains.
 
         Members with the same URL are merged.
         """

@@ -71,7 +71,8 @@ class JoinData:
     changelogs; ``globals_`` maps changelogs of global tables to whether every partition must also be a
     standby. ``version`` is ``STOCK`` for a member without our key. ``positions`` is the member's progress in
     each changelog, None if unknown. ``awaited`` are standbys on this member whose tasks are to move to it,
-    and ``overdue`` those that took too long (:mod:`faust_assigner.warmup`). ``holds``: the member keeps
+    and ``overdue`` the awaited standbys that took too long (:mod:`faust_assigner.warmup`).
+    ``holds``: the member keeps
     processing ``actives`` during the round, so no other member may get them. ``promised`` are the partitions
     that the round of ``generation`` reserves for this member until their owners have revoked them; ``among``
     is the number of members of that round, 0 without a second round. ``leaves``: the member hands its

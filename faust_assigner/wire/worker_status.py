@@ -90,9 +90,9 @@ class WorkerStatus:
     """One worker's status, as the worker reports it.
 
     ``awaited`` are copies on this worker whose tasks move to it once they have caught up. ``promised`` are
-    partitions that move to this worker after their owners have revoked them. ``global_changelogs`` are those
-    of global tables, which every member follows. ``is_cooperative``: this worker offers cooperative
-    rebalances. Times are in seconds, disk space in bytes.
+    partitions that move to this worker after their owners have revoked them. ``global_changelogs``
+    are the changelogs of global tables, which every member follows. ``is_cooperative``: this worker
+    offers cooperative rebalances. Times are in seconds, disk space in bytes.
     """
 
     app: str

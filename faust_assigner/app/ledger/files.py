@@ -117,7 +117,7 @@ class LedgerFiles(LedgerWriter):
         os.rename(self.path, f"{self.path}.{max(numbers, default=0) + 1}")
 
     def _prune(self) -> None:
-        """Delete the oldest files until the rest and one full file are within ``total_bytes``."""
+        """Delete the oldest files until the remaining files and one full file fit into ``total_bytes``."""
         now = time.time()
         files = []
         for path in self.folder.glob("*.jsonl*"):

@@ -269,7 +269,7 @@ class RepairedConsumer(Consumer):
         return bool(waited)
 
     async def commit_and_end_transactions(self) -> None:
-        """Commit all committable offsets, also those that were acknowledged during a running commit."""
+        """Commit all committable offsets, including offsets acknowledged during a running commit."""
         # During a running commit, commit() would only wait for its end. So wait first, then commit.
         await self.maybe_wait_for_commit_to_finish()
         await super().commit_and_end_transactions()

@@ -30,7 +30,7 @@ def deal(
 ) -> dict[str, ConsumerProtocolMemberAssignment]:
     """Return a valid answer for each member, stock Faust or not, with partitions dealt round-robin.
 
-    Topics whose names end like those of Faust's changelogs get standbys.
+    Topics whose names end like Faust's changelog topics get standbys.
     """
     members = [Member(m, _topics(metadata[m])) for m in sorted(metadata)]
     partitions = {topic: _count(cluster, topic) for member in members for topic in member.topics}

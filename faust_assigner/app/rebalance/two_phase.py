@@ -115,8 +115,9 @@ def _kept(
 ) -> Placement:
     """Leave blocked partitions with their current owners, in a group that has stock members.
 
-    Stock members cannot report promised partitions. With stock members rounds are eager: all members
-    revoke all partitions before the second round, which the leader plans anew. A revoked partition
+    Stock members cannot report promised partitions. With stock members rounds are eager: all
+    members revoke all partitions before the second round, and the leader makes a new plan for it. A
+    revoked partition
     that no member claims would go to a member with a standby.
     """
     actives = {

@@ -217,7 +217,7 @@ def chunks(left: Mapping[TP, int], alone: Collection[str] = ()) -> Iterator[froz
     ``left`` maps each partition to the number of records that its table lacks. Partitions of one
     number make up a task and are restored together. First come the tables of which a stream may
     read every partition (their topics are in ``alone``), then the complete tasks. Tasks with at
-    most ``FEW_RECORDS`` records follow, then the rest one task at a time, the fewest records first.
+    most ``FEW_RECORDS`` records follow, then all other tasks one at a time, the fewest records first.
     """
     everybody = frozenset(tp for tp in left if tp.topic in alone)
     if everybody:

@@ -1,6 +1,6 @@
 """The restore job: brings table partitions up to date outside of Faust's loop, in a thread.
 
-    keep local files -> fill an empty database from a snapshot -> replay the rest in batches
+    keep local files -> fill an empty database from a snapshot -> replay later records in batches
 
 A failed partition raises no error. The failure is logged, and Faust's replay restores the
 partition from the offset that the database then holds.

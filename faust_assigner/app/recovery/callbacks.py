@@ -50,7 +50,7 @@ class RecoverCallbacks:
         #: Tables of which partitions were restored since their callbacks last began, in this order.
         self._due: dict[CollectionT, None] = {}
         self._running: dict[CollectionT, asyncio.Task[None]] = {}
-        #: All tasks, also those that wait for an earlier task of the same table.
+        #: All tasks, including tasks that wait for an earlier task of the same table.
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property

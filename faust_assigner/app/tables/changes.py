@@ -263,8 +263,8 @@ class Overlay:
     ) -> Iterator[Row]:
         """Yield ``rows`` of the file from ``start`` to before ``stop``, with the changes applied.
 
-        The rows are in the order of keys. The changes are those present when the first row is
-        requested.
+        The rows are in the order of keys. The iteration uses the changes that are present when the
+        first row is requested.
         """
         changed = sorted(
             (key, change.value)

@@ -115,7 +115,10 @@ def _no_producer(error: ErrorCode) -> Values:
 
 
 async def add_partitions(call: Call, request: Any) -> Values:
-    """Add all partitions or none. If a partition is refused, the others get OPERATION_NOT_ATTEMPTED."""
+    """Add all partitions or none.
+
+    If a partition is refused, all other partitions get OPERATION_NOT_ATTEMPTED.
+    """
     places: dict[tuple[str, int], Place | None] = {}
     barred = {
         topic.name

@@ -62,7 +62,7 @@ class Authorizer:
         self._allows_without_acl = allows_without_acl
 
     def is_super_user(self, principal: str) -> bool:
-        """Whether the principal may do everything, whatever the rules are."""
+        """Whether the principal may do everything, independent of the rules."""
         return principal in self._super_users
 
     def may(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:

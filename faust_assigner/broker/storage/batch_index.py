@@ -25,7 +25,7 @@ class Row(NamedTuple):
 class BatchIndex:
     """Rows in ascending order of offsets, perhaps with gaps between them.
 
-    Cost: O(log batches) for a search, O(1) for :meth:`append`, O(batches) for the rest.
+    Cost: O(log batches) for a search, O(1) for :meth:`append`, O(batches) for other calls.
     """
 
     __slots__ = ("_ends", "_peaks", "_times", "bases", "nexts", "sizes")

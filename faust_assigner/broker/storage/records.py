@@ -154,8 +154,7 @@ def parse_batch(data: bytes) -> Batch:
         raise BadBatch(f"the batch claims {count} records and last offset delta {last_delta}")
     if batch.has_producer and batch.base_sequence < 0 and not batch.is_control:
         raise BadBatch(
-            f"the batch has producer id {batch.producer_id} and the invalid sequence "
-            f"{batch.base_sequence}"
+            f"producer {batch.producer_id}: the sequence {batch.base_sequence} is invalid"
         )
     return batch
 
@@ -198,8 +197,7 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
 def _refuse_records(why: str, error: ErrorCode, numbers: Sequence[int]) -> NoReturn:
     named = tuple((number, why) for number in numbers[:NAMED_RECORDS])
     raise BadBatch(
-        f"{len(numbers)} records are refused; the first refused record is number {numbers[0]}: "
-        f"{why}",
+        f"{len(numbers)} records are refused; the first has number {numbers[0]}: {why}",
         error,
         named,
     )

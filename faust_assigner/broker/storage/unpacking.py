@@ -15,7 +15,7 @@ import cramjam
 XERIAL: Final = b"\x82SNAPPY\0"
 XERIAL_HEADER: Final = 16
 GZIP_MEMBER: Final = b"\x1f\x8b\x08"
-GZIP_STEP: Final = 16 * 1024  # bytes: zlib copies the rest of its input at the end of each member
+GZIP_STEP: Final = 16 * 1024  # bytes: at the end of each member, zlib copies its remaining input
 LZ4_MAGIC: Final = 0x184D2204
 #: A frame of independent blocks of at most 64 KiB, without checksums of content or blocks. The last byte is
 #: the checksum of the two bytes before it.

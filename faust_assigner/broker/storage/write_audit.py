@@ -1,6 +1,7 @@
 """The write audit: a file beside the store with the count of writes and the end of each partition.
 
-RocksDB's recovery stops at the first damaged byte of its write-ahead log and drops the rest. After a power
+RocksDB's recovery stops at the first damaged byte of its write-ahead log and drops all later
+writes. After a power
 loss this is right, but after other damage acknowledged records would silently be lost. The write audit
 is a small memory-mapped file, updated at each write, so it survives ``kill -9`` as the log itself does. At
 a start the store must hold at least as many writes as the write audit recorded. Only after a restart of the

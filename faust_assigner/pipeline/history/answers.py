@@ -111,7 +111,7 @@ def _number(value: float | None) -> str:
 
 
 def _releases(tables: Tables, start: date, end: date) -> tuple[list[str], list[str]]:
-    """Return the releases with decisions in the newest week, and those with decisions in the week before."""
+    """Return the releases with decisions in the newest week, and the releases of the week before."""
     spans = ((start, end), (start - WEEK, start - timedelta(days=1)))
     now, before = (
         sorted({row["deploy"] for row in tables["rebalances"] if low <= row["dt"] <= high})

@@ -1,7 +1,7 @@
 """The hours of a day, and the day's longest standstills, computed from the facts of the day.
 
 A partition's standstill is the duration of its recovery: until the state is restored, records wait.
-A group's members and moves in an hour are those of the hour's decisions.
+A group's members and moves in an hour come from the decisions of this hour.
 """
 
 from __future__ import annotations

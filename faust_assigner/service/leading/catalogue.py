@@ -163,7 +163,7 @@ class Catalogue:
                     logger.warning("%s", error)  # the next refresh tries again
 
     def _asked_for(self) -> list[str]:
-        """List the topics to ask Kafka for, without those that an operator removed.
+        """List the topics to ask Kafka for, without topics that an operator removed.
 
         These are the service's topics, the consumers' subscriptions, and topics deleted in Kafka.
         """
