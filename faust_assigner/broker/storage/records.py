@@ -153,9 +153,7 @@ def parse_batch(data: bytes) -> Batch:
     if count < 1 or last_delta != count - 1:
         raise BadBatch(f"the batch claims {count} records and last offset delta {last_delta}")
     if batch.has_producer and batch.base_sequence < 0 and not batch.is_control:
-        raise BadBatch(
-            f"producer {batch.producer_id}: the sequence {batch.base_sequence} is invalid"
-        )
+        raise BadBatch(f"producer {batch.producer_id}: invalid sequence {batch.base_sequence}")
     return batch
 
 
@@ -197,9 +195,7 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
 def _refuse_records(why: str, error: ErrorCode, numbers: Sequence[int]) -> NoReturn:
     named = tuple((number, why) for number in numbers[:NAMED_RECORDS])
     raise BadBatch(
-        f"{len(numbers)} records are refused; the first has number {numbers[0]}: {why}",
-        error,
-        named,
+        f"{len(numbers)} records are refused, first number {numbers[0]}: {why}", error, named
     )
 
 
