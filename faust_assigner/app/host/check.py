@@ -56,7 +56,7 @@ def misfit(api: PrivateApi) -> Iterator[str]:
         owner = api.owner.rpartition(":")[2]
         yield (
             f"{_installed(api.owner)}: {owner}.{api.name}: expected {api.shape}, found {found} "
-            f"(needed because: {api.why})"
+            f"(its use: {api.why})"
         )
 
 

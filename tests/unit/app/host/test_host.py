@@ -311,7 +311,10 @@ async def test_without_repairs_the_app_starts_without_what_does_not_fit(
     monkeypatch.setattr(Recovery, "on_rebalance", another_commit)
     app = fresh_app(faust_assigner_repairs="0")
     app.finalize()
-    assert "Without ledger: faust-streaming 0.15.3: Recovery._generation_id" in caplog.text
+    assert (
+        "The app starts without the part ledger: faust-streaming 0.15.3: Recovery._generation_id"
+        in caplog.text
+    )
     assert object.__getattribute__(app.conf, "TableManager") is TableManager
     assert type(app.flow_control) is FlowControlEvent
     assert "_new_consumer" in vars(app), "the driver still asks the app's assignor"

@@ -99,7 +99,7 @@ def test_only_the_rows_of_the_wanted_parts_are_checked() -> None:
         demand({"page", "repairs"}, apis=rows, versions={})
     first, second, *_ = str(found.value).split("; ")
     assert first.endswith(
-        "TableManager.gone: expected (self), found nothing of that name (needed because: of gone)"
+        "TableManager.gone: expected (self), found nothing of that name (its use: of gone)"
     )
     assert "TableManager.missing: expected property, found nothing of that name" in second
     assert "absent" not in str(found.value)

@@ -163,7 +163,7 @@ def test_an_owner_may_be_a_module_and_may_be_absent(owner: str, name: str, found
 def test_a_mismatch_names_the_distribution_and_the_name(owner: str, said: str) -> None:
     """The whole text, with both shapes and the reason."""
     assert list(misfit(api("begin", "(self)", owner))) == [
-        f"{said}: expected (self), found {NOTHING} (needed because: why of begin)"
+        f"{said}: expected (self), found {NOTHING} (its use: why of begin)"
     ]
 
 
@@ -187,8 +187,8 @@ def test_all_mismatches_of_the_host_are_in_one_error() -> None:
         "absent not installed: expected 1 or later, before 2; "
         "faust-streaming 0.15.4: expected 0.15 or later, before 0.15.4; "
         "mode-streaming 0.4.2: expected 0.5 or later, before 0.6; "
-        f"mode-streaming 0.4.2: mode.nope.z: expected (self), found {NOTHING} (needed because: first); "
-        f"faust-streaming 0.15.4: App.a: expected property, found {NOTHING} (needed because: second). "
+        f"mode-streaming 0.4.2: mode.nope.z: expected (self), found {NOTHING} (its use: first); "
+        f"faust-streaming 0.15.4: App.a: expected property, found {NOTHING} (its use: second). "
         "Install aiokafka>=0.14,<0.15, faust-streaming>=0.15.3,<0.16, or set FAUST_ASSIGNER_REPAIRS=0 "
         "to run without the repairs and without each part that does not fit"
     )
