@@ -147,6 +147,7 @@ async def test_a_look_at_a_settled_group_asks_members_and_given_workers(
     found = await made.looks.look()
     assert made.asked == [{"http://w1:1", "http://given:1"}]
     assert (found.taken_at, found.committed, found.problems) == (77.0, {("t", 0): 5}, ())
+    assert set(found.heard) == {"http://w1:1", "http://given:1"}
     assert found.ends == {("t", 0): 10, ("u", 0): 10}
     assert found.peers == ()
 
