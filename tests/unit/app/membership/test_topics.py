@@ -158,7 +158,7 @@ async def test_with_an_agent_that_reads_a_pattern_no_table_starts(made: Made) ->
 def test_the_first_agent_by_name_with_a_pattern_is_named() -> None:
     """Agents with topic names and channels pass."""
     refuse_patterns([("a", agent(None)), ("b", SimpleNamespace(channel=SimpleNamespace()))])
-    with pytest.raises(ImproperlyConfigured, match="Agent c"):
+    with pytest.raises(ImproperlyConfigured, match=r"Agent c: its topic is the pattern 'y', and"):
         refuse_patterns([("d", agent("x")), ("c", agent("y")), ("a", agent(None))])
 
 
