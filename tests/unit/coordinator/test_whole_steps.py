@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.catalogue import Catalogue, Topic
 from faust_assigner.coordinator.consumer import ConsumerGroup
 from faust_assigner.coordinator.consumer.heartbeat import AWAY
 from faust_assigner.coordinator.consumer.refusals import refuse_heartbeat
+from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     ConsumerGroupHeartbeat,
@@ -19,6 +23,7 @@ from faust_assigner.coordinator.events import (
     Protocol,
     Saved,
 )
+from faust_assigner.coordinator.phases import JoinPhase
 from faust_assigner.coordinator.records import (
     ClassicSide,
     CurrentAssignment,
@@ -28,6 +33,7 @@ from faust_assigner.coordinator.records import (
     Kind,
     MemberMetadata,
     MemberState,
+    Pattern,
     Record,
     TargetAssignment,
     TargetEpoch,
@@ -118,7 +124,7 @@ def test_a_classic_member_joins_again_as_soon_as_its_partitions_can_change(
 
 def test_a_start_sets_the_timers_of_each_kind_of_member() -> None:
     """Only a present member of the new protocol has a deadline for its revocation."""
-    revoking = {A: {0: 4}, **{}}
+    revoking = {A: {0: 4}}
     states: dict[str, tuple[bool, int, MemberState, Mapping[bytes, Mapping[int, int]]]] = {
         "classic": (True, 4, UNREVOKED, {A: {1: 4}}),
         "stable": (False, 5, STABLE, {}),
@@ -191,3 +197,81 @@ def test_an_assignor_that_the_settings_do_not_name_is_refused(
     message = f"unknown assignor {assignor!r}; the server has: {known}"
     refusal = (Code.UNSUPPORTED_ASSIGNOR, message) if known else None
     assert refuse_heartbeat(event, limits, "g") == refusal
+
+
+def test_the_broker_gets_the_classic_machine_before_the_effects_of_the_downgrade() -> None:
+    """The last member of the new protocol leaves: its answer belongs to the new machine."""
+    stood = CurrentAssignment(5, 5, STABLE, {A: {0: 5}}, {})
+    group = restored(
+        {
+            "m": (member(is_classic=True, timeout_ms=20_000), stood, (0,)),
+            "n": (
+                member(is_classic=False, timeout_ms=30_000),
+                replace(stood, assigned={A: {1: 5}}),
+                (1,),
+            ),
+        }
+    )
+    (save,) = group.step(ConsumerGroupHeartbeat(4, "n", -1), NOW + 9, 7_000_000)
+    assert isinstance(save, fx.SaveRecords)
+    record = save.records[-1].value
+    assert isinstance(record, GroupRecord)
+    assert (record.generation, record.leader, record.settled) == (5, "m", False)
+    assert (record.protocol_name, record.state_since_ms) == ("range", 7_000_000)
+    assert [one.value for one in save.records[:-1]] == [None] * (len(save.records) - 1)
+    first, *others = group.step(Saved(save.save_id), NOW + 9)
+    assert isinstance(first, fx.ReplaceMachine)
+    assert [type(one) for one in others if not isinstance(one, fx.Happened)] == [
+        fx.ConsumerHeartbeatReply
+    ]
+    said = [one.what for one in others if isinstance(one, fx.Happened)]
+    assert said[:2] == ["member_left", "downgraded"]
+
+
+def test_two_clients_that_swap_their_rights_change_the_fingerprint() -> None:
+    """All topics are still read by someone, but each client reads another topic."""
+    topics = Catalogue.of([Topic("a", b"a" * 16, 1), Topic("b", b"b" * 16, 1)])
+
+    def seen(**hidden: str) -> int:
+        value = dataclasses.replace(
+            topics, hidden_from=lambda principal, host: frozenset(hidden[principal])
+        )
+        patterns = [Pattern(".*", principal, "/h") for principal in ("x", "y")]
+        return Topics(value).fingerprint(set(), patterns)
+
+    first, swapped = seen(x="a", y="b"), seen(x="b", y="a")
+    assert first != swapped
+    assert first == seen(x="a", y="b")
+    assert seen(x="", y="") == topics.fingerprint({"a", "b"})
+
+
+def test_a_join_phase_knows_only_its_own_wait() -> None:
+    """A new group's delay ends at each begin; its extension is at most the rebalance timeout."""
+    phase = JoinPhase()
+    phase.begin_new_group(1_000, 70, 30)
+    assert (phase.deadline_ms, phase.initial_wait_ms, phase.newcomer_since_delay) == (
+        1_030,
+        40,
+        False,
+    )
+    phase.newcomer_since_delay = True
+    assert phase.extend(1_031, 30)
+    assert (phase.deadline_ms, phase.initial_wait_ms, phase.newcomer_since_delay) == (
+        1_061,
+        10,
+        False,
+    )
+    phase.newcomer_since_delay = True
+    assert phase.extend(1_062, 30)
+    assert (phase.deadline_ms, phase.initial_wait_ms) == (1_072, 0)
+    phase.newcomer_since_delay = True
+    assert not phase.extend(1_073, 30)
+    assert phase.initial_wait_ms is None
+    phase.begin_new_group(2_000, 20, 30)
+    assert (phase.deadline_ms, phase.initial_wait_ms, phase.newcomer_since_delay) == (
+        2_030,
+        0,
+        False,
+    )
+    phase.begin(3_000, 90)
+    assert (phase.deadline_ms, phase.initial_wait_ms) == (3_090, None)
