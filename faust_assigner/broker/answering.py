@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import answers, throttle, wire
+from faust_assigner.broker import answers, throttle
 from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded, access
 from faust_assigner.broker.api.call import Again
 from faust_assigner.broker.api.produce import PRODUCE
@@ -22,7 +22,7 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.peer import Peer
 from faust_assigner.broker.request_walk import MalformedFrame, NullArray
 from faust_assigner.broker.security.gate import Gate, LogInFailed
-from faust_assigner.broker.wire import RequestHeader, read_header
+from faust_assigner.broker.wire import RequestHeader, read_header, read_request
 from faust_assigner.errors import FaustAssignerError
 
 logger = logging.getLogger(__name__)
@@ -74,11 +74,6 @@ def unsupported_answer(header: RequestHeader) -> list[bytes]:
     """Return the answer to an ApiVersions request of an unknown version: all served versions (KIP-511)."""
     values = unsupported_version()
     return answers.encode_pieces(API_VERSIONS, 0, header.correlation_id, values)
-
-
-def read_request(header: RequestHeader, frame: bytes, **limits: int) -> Any:
-    """Decode a request. Raises MalformedFrame, NullArray, or LongRequest (more than ``limit`` elements)."""
-    return wire.decode_request(header.api_key, header.api_version, frame, header.body, **limits)
 
 
 class RepeatedRequest(NamedTuple):

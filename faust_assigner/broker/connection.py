@@ -23,7 +23,7 @@ from faust_assigner.broker.request_walk import LongRequest, MalformedFrame, Null
 from faust_assigner.broker.scheduler import lane_of
 from faust_assigner.broker.security.gate import FRAME_BYTES, LOG_IN_TIMEOUT_S, SASL_AUTHENTICATE
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
-from faust_assigner.broker.wire import RequestHeader
+from faust_assigner.broker.wire import RequestHeader, read_request
 
 if TYPE_CHECKING:
     from faust_assigner.broker.server import BrokerServer
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
     def _decode(self, api: Api, header: RequestHeader, frame: bytes) -> None:
         node, peer = self._node, self.peer
         try:
-            request = answering.read_request(header, frame, limit=INLINE_ELEMENTS)
+            request = read_request(header, frame, limit=INLINE_ELEMENTS)
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
         except LongRequest:

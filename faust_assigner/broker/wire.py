@@ -59,6 +59,11 @@ def _is_flexible(api_key: int, version: int) -> bool:
         return False
 
 
+def read_request(header: RequestHeader, frame: bytes, *, limit: int = MAX_ARRAY_ELEMENTS) -> Any:
+    """Decode the request after its header; the errors are those of :func:`decode_request`."""
+    return decode_request(header.api_key, header.api_version, frame, header.body, limit=limit)
+
+
 def decode_request(
     api_key: int, version: int, frame: bytes, position: int, *, limit: int = MAX_ARRAY_ELEMENTS
 ) -> Any:
