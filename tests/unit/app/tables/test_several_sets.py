@@ -103,6 +103,9 @@ async def test_replayed_sets_in_memory_are_stored_key_by_key(tmp_path: Path) -> 
     assert set(it.table.data.storage) == {"k", "m"}
     await it.table.data.on_recovery_completed(set(), set())
     assert (it.table["k"].data, it.table["m"].data) == ({1}, {2})
+    given = [record(it, 0, 2, ADD, "n", 3)]
+    it.table.data.apply_changelog_batch(given, str.upper, lambda value: value + 1)
+    assert {key: set(it.table.data.storage[key]) for key in "kmN"} == {"k": {1}, "m": {2}, "N": {4}}
     done()
 
 
