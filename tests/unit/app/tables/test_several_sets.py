@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.tables.sets import WriteBehindSets
 from tests.support.made_up_tables import answer, done, process
 from tests.unit.app.tables.test_sets import ADD, DISCARD, OFFSET, UPDATE, Sets
 
@@ -125,3 +126,30 @@ async def test_a_set_whose_file_is_closed_is_empty_and_opens_no_file(it: Sets) -
     it.table.data.dropped(1, {b'"k"'})
     assert (it.table["k"].data, it.table["m"].data) == (set(), {7, 8})
     assert 1 not in storage._dbs
+
+
+def test_rows_of_sets_are_written_and_read_with_the_tables_own_serializer() -> None:
+    """A row is a list of the value type; its elements are decoded one by one without a type."""
+    said: list[Any] = []
+
+    def dumps(*given: Any, **how: Any) -> bytes:
+        said.append((*given, how))
+        return b"row"
+
+    def loads(*given: Any, **how: Any) -> Any:
+        said.append((*given, how))
+        return [3, 4] if given[1] else None
+
+    app = SimpleNamespace(serializers=SimpleNamespace(dumps_value=dumps, loads_value=loads))
+    sets: Any = WriteBehindSets()
+    sets.table = SimpleNamespace(app=app)
+    sets.storage = SimpleNamespace(
+        app=app, value_type="type", value_serializer="values", key_serializer="keys"
+    )
+    assert sets._row_of(SimpleNamespace(as_stored_value=lambda: [1, 2])) == b"row"
+    assert (sets._elements(b"row"), sets._elements(None)) == ([3, 4], [])
+    assert said == [
+        ("type", [1, 2], {"serializer": "values"}),
+        (None, b"row", {"serializer": "values"}),
+        (None, None, {"serializer": "values"}),
+    ]
