@@ -514,6 +514,9 @@ async def test_a_round_has_an_age_only_while_it_is_under_way(asks: Asks) -> None
     app.rebalancing = True
     try:
         assert (await sensor.document()).round_age_s == 7
+        assert sensor.on_rebalance_start(app) == asks.clock.now, "the former round did not end"
+        asks.clock.now += 3
+        assert (await sensor.document()).round_age_s == 3
         app.rebalancing = False
         assert (await sensor.document()).round_age_s is None
     finally:
