@@ -86,3 +86,10 @@ def test_an_error_that_begins_with_its_own_name_says_it_once() -> None:
     )
     assert found is not None
     assert found[0] == "KafkaConnectionError: nobody there"
+
+
+@pytest.mark.parametrize("name", ["x.y.TooManyRefused", "ValueError", "java.io.IOException"])
+def test_an_error_of_any_kind_of_name_is_the_cause(name: str) -> None:
+    """Errors of this package end with Refused; a longer word is another name."""
+    text = f"first words\n  {name}: why\n{name}ness: no cause"
+    assert last_words(text) == f"{name}: why"

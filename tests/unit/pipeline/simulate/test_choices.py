@@ -176,3 +176,10 @@ def test_a_member_that_returns_under_its_own_id_ends_its_own_absence() -> None:
         (10.0, Kind.LEAVE, "a", 0.0),
         (20.0, Kind.RESTART, "b", 10.0),
     ]
+
+
+def test_a_member_without_any_sample_is_silent_since_the_last_decision() -> None:
+    """Another member has samples to the end."""
+    start, gone = decided(0, "start", "a", "b"), decided(100, "leave", "b")
+    events = told(start, gone, d0=[("b", 98.0)])
+    assert [(each.at_s, each.kind, each.member_id) for each in events] == [(70.0, Kind.CRASH, "a")]
