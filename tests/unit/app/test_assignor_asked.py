@@ -201,3 +201,30 @@ def test_a_member_says_what_it_does_and_what_took_too_long() -> None:
         patch.setattr(module, "said_by", Mock(side_effect=ZeroDivisionError))
         assignor.metadata(TOPICS)
     assert assignor.joined_with is None
+
+
+def test_a_member_without_partitions_joins_the_second_round_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second round may give it those that others revoke meanwhile."""
+    assignor = make_app("http://w").assignor
+    for among in (2, 0):
+        monkeypatch.setattr(module, "decode_answer", answered(among=among))
+        for parts in ([], None, [("orders", [])]):
+            answer = ConsumerProtocolMemberAssignment(4, parts, b"")
+            assert assignor.is_followed(answer) is (among > 0)
+
+
+def test_a_look_at_the_files_is_no_join() -> None:
+    """Only the metadata of a join count as claimed, and its subscription is sorted."""
+    assignor = assignor_of(group(1))
+    before, wanted = assignor.joined_with, list(assignor._wanted)
+    assert before is not None
+    assignor.look_at_files(["orders", "more"])
+    assert assignor.joined_with is before
+    assert assignor._wanted == wanted
+    new = make_app("http://w").assignor
+    new.look_at_files(TOPICS)
+    assert (new.joined_with, new._wanted) == (None, [])
+    new.metadata(["b", "a"])
+    assert (new.joined_with is None, new._wanted) == (False, ["a", "b"])
