@@ -156,7 +156,7 @@ class _Shift:
     def _beyond_help(self) -> Bools:
         """Return bool[M]: members with a single task that no member of a larger capacity may take.
 
-        Neither a move nor a swap between two such members lowers the heavier of their loads.
+        A move or a swap between two of these members does not lower the load of the heavier member.
         """
         placed = np.flatnonzero(self.owner != NOBODY)
         owner = self.owner[placed]

@@ -96,7 +96,7 @@ class HeldLease:
             self._lost = True
             return False
         except StoreError as error:
-            logger.info("lease %x: not renewed: %s", self.lease_id, error)
+            logger.info("could not renew the lease %x: %s", self.lease_id, error)
             return False
         # For an expired lease etcd answers with a time to live of 0, not with an error.
         if ttl <= 0:
@@ -115,4 +115,4 @@ class HeldLease:
         try:
             await self._store.revoke(self.lease_id)
         except StoreError as error:
-            logger.info("lease %x: not revoked: %s", self.lease_id, error)
+            logger.info("could not revoke the lease %x, so it expires: %s", self.lease_id, error)

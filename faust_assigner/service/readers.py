@@ -62,7 +62,7 @@ def _first(names: tuple[str, ...]) -> str:
     return names[0]
 
 
-#: (kind, number of names) of a key -> its reader.
+#: The key's kind and its number of further parts -> the reader of such keys.
 READERS: Final[Mapping[tuple[str, int], Reader]] = {
     ("consumers", 1): Reader("consumers", _first, _value(values.load_consumer), "name"),
     ("assignments", 2): Reader(

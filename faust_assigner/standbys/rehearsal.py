@@ -1,8 +1,9 @@
 """Rehearse each member's death, and exchange standbys until the survivors' loads are within the bound.
 
 With several standbys per task, the effect of a death depends on which members hold the standbys of the
-same task. The caps of pairs (shares.py) bound the best possible promotion. But the planner promotes task
-by task on the least loaded holder, which can give a higher load. So this module repeats the promotions in
+same task. Because of the limits for pairs of members (shares.py), some choice of
+promotions keeps all loads within the bound. But the planner promotes task by task, each task on the
+least loaded holder, and this order can give a higher load. So this module repeats the promotions in
 that order. If a survivor's load is above the bound, two tasks of the dead member exchange one standby
 each. Such a trade changes no load, no rack and no pair count. Fresh copies are traded first, because
 their trade costs no additional restore.

@@ -32,11 +32,11 @@ def checked(
 ) -> tuple[MemberClaims, ...]:
     """Replace the false claims in ``said`` and set ``refused`` to the reason.
 
-    ``generation`` is Kafka's number of the round being formed. No claim is checked if this number is
-    unknown (-1), or if the leader's own ``last_generation`` is not older: then the group's generations
-    have restarted. A member that is missing in ``record`` and processes no partition may have been
-    removed from the group and have joined again. Its claims count as one generation older than the
-    record. Cost: O(claims).
+    ``generation`` is Kafka's number of the round being formed. No claim is checked if this number
+    is unknown (-1), or if it is not above the leader's own ``last_generation``, because the group's
+    generations have then restarted. A member that is missing in ``record`` and processes no
+    partition may have been removed from the group and have joined again. Its claims count as one
+    generation older than the record. Cost: O(claims).
     """
     if last_generation >= generation:
         return tuple(said)

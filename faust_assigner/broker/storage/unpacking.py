@@ -15,7 +15,9 @@ import cramjam
 XERIAL: Final = b"\x82SNAPPY\0"
 XERIAL_HEADER: Final = 16
 GZIP_MEMBER: Final = b"\x1f\x8b\x08"
-GZIP_STEP: Final = 16 * 1024  # bytes: at the end of each member, zlib copies its remaining input
+GZIP_STEP: Final = (
+    16 * 1024
+)  # bytes of input per call: at each member's end zlib copies the unused input
 LZ4_MAGIC: Final = 0x184D2204
 #: A frame of independent blocks of at most 64 KiB, without checksums of content or blocks. The last byte is
 #: the checksum of the two bytes before it.
@@ -119,7 +121,7 @@ def _snappy(body: bytes, limit: int) -> bytes:
 def _snappy_block(block: bytes, limit: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > MOST_OF_SNAPPY * len(block):
-        raise Unreadable(f"a snappy block of {len(block)} bytes claims {size}")
+        raise Unreadable(f"a snappy block of {len(block)} bytes announces {size} unpacked bytes")
     if size > limit:
         raise TooMuch
     return bytes(cramjam.snappy.decompress_raw(block))

@@ -33,7 +33,7 @@ class Targets:
 
 
 def claimants(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
-    """Map each partition to its owner, or to the new owner of its hand-off, among ``names``."""
+    """Map each partition to its owner or the new owner of its hand-off, if the consumer is in ``names``."""
     found = {
         at: entry.value.owner
         for at, entry in view.assignments.items()

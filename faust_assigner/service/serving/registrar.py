@@ -175,7 +175,7 @@ class Registrar:
         try:
             await self.store.revoke(lease_id)
         except StoreError as error:
-            logger.info("lease %x: not revoked, so it expires: %s", lease_id, error)
+            logger.info("could not revoke the lease %x, so it expires: %s", lease_id, error)
 
     async def _returning(self, consumer: Consumer) -> list[Write]:
         """Return the additional writes of a registration after a leave or an outage.
