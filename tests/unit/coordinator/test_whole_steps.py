@@ -11,6 +11,7 @@ import pytest
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
+from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits
 from faust_assigner.coordinator.consumer import ConsumerGroup
 from faust_assigner.coordinator.consumer.heartbeat import AWAY
 from faust_assigner.coordinator.consumer.refusals import refuse_heartbeat
@@ -22,6 +23,7 @@ from faust_assigner.coordinator.events import (
     JoinGroup,
     Protocol,
     Saved,
+    SyncGroup,
 )
 from faust_assigner.coordinator.phases import JoinPhase
 from faust_assigner.coordinator.records import (
@@ -275,3 +277,26 @@ def test_a_join_phase_knows_only_its_own_wait() -> None:
     )
     phase.begin(3_000, 90)
     assert (phase.deadline_ms, phase.initial_wait_ms) == (3_090, None)
+
+
+@pytest.mark.parametrize(
+    ("named", "error"),
+    [
+        ({}, Code.REBALANCE_IN_PROGRESS),
+        ({"protocol_name": "range", "protocol_type": "consumer"}, Code.REBALANCE_IN_PROGRESS),
+        ({"protocol_name": "other"}, Code.REBALANCE_IN_PROGRESS),
+        ({"protocol_type": "connect"}, Code.INCONSISTENT_GROUP_PROTOCOL),
+        ({"generation": 1}, Code.ILLEGAL_GENERATION),
+        ({"member_id": "n"}, Code.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_sync_before_the_first_round_is_compared_with_no_protocol(
+    named: dict[str, Any], error: Code
+) -> None:
+    """The group has a protocol type since its first join, and a protocol only since its first round."""
+    group = ClassicGroup("g", GroupLimits(), NOW)
+    event = JoinGroup(3, "", "m", (Protocol("range", SUBSCRIPTION),), needs_known_id=False)
+    group.step(event, NOW)
+    fields: dict[str, Any] = {"member_id": "m", "generation": 0, **named}
+    (answer,) = group.step(SyncGroup(4, **fields), NOW)
+    assert answer == fx.SyncReply(4, error)
