@@ -18,6 +18,7 @@ from faust_assigner.coordinator.consumer.refusals import refuse_heartbeat
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
+    CatalogueChanged,
     ConsumerGroupHeartbeat,
     Heartbeat,
     JoinGroup,
@@ -300,3 +301,55 @@ def test_a_sync_before_the_first_round_is_compared_with_no_protocol(
     fields: dict[str, Any] = {"member_id": "m", "generation": 0, **named}
     (answer,) = group.step(SyncGroup(4, **fields), NOW)
     assert answer == fx.SyncReply(4, error)
+
+
+@pytest.mark.parametrize(("timeout_ms", "kept_ms"), [(-1, 20_000), (0, 0), (9_000, 9_000)])
+def test_a_member_that_changes_its_protocol_must_revoke_in_its_rebalance_timeout(
+    timeout_ms: int, kept_ms: int
+) -> None:
+    """Its revocation is the same as before, but only the new protocol has a deadline for it."""
+    stood = CurrentAssignment(4, 3, UNREVOKED, {A: {0: 4}}, {A: {1: 4}})
+    group = restored({"m": (member(is_classic=True, timeout_ms=20_000), stood, (0,))})
+    event = ConsumerGroupHeartbeat(7, "m", 4, rebalance_timeout_ms=timeout_ms, client_id="c")
+    (save,) = group.step(event, NOW + 9)
+    assert isinstance(save, fx.SaveRecords)
+    (answer,) = group.step(Saved(save.save_id), NOW + 9)
+    assert answer == fx.ConsumerHeartbeatReply(7, Code.NONE, None, "m", 4, 5_000, None)
+    assert group.book.members["m"] == MemberMetadata(
+        client_id="c", rebalance_timeout_ms=kept_ms, topic_names=frozenset({"a"})
+    )
+    assert group.book.at("m") == stood
+    assert group.timers._deadlines == {
+        ("1 session", "m"): NOW + 45_009,
+        ("2 rebalance", "m"): NOW + 9 + kept_ms,
+        ("7 retry", ""): NOW,
+    }
+
+
+def test_the_outcome_of_another_save_is_ignored() -> None:
+    """The answer waits for the outcome of the group's own last save."""
+    group = ConsumerGroup("g", ConsumerLimits(), catalogue(a=4), NOW)
+    event = ConsumerGroupHeartbeat(
+        7, "m", 0, rebalance_timeout_ms=9, subscribed_topic_names=("a",), owned={}
+    )
+    (save,) = group.step(event, NOW)
+    assert isinstance(save, fx.SaveRecords)
+    for stranger in (save.save_id - 1, save.save_id + 1):
+        assert group.step(Saved(stranger), NOW) == ()
+    assert fx.ConsumerHeartbeatReply in map(type, group.step(Saved(save.save_id), NOW))
+    assert group.step(Saved(save.save_id), NOW) == ()
+
+
+@pytest.mark.parametrize(("group_id", "is_valid"), [("g", True), ("", False), (" \t", False)])
+def test_a_group_id_is_more_than_blanks(group_id: str, is_valid: bool) -> None:
+    """As in Kafka, a heartbeat has a message for this."""
+    event = ConsumerGroupHeartbeat(1, "m", 5)
+    refusal = (Code.INVALID_REQUEST, "the group id is empty")
+    assert refuse_heartbeat(event, ConsumerLimits(), group_id) == (None if is_valid else refusal)
+
+
+def test_an_empty_group_has_no_new_epoch_after_a_change_of_topics() -> None:
+    """Its next member raises the epoch anyway."""
+    group = restored({})
+    assert group.step(CatalogueChanged(catalogue(a=5)), NOW) == ()
+    assert (group.book.epoch, group.state_name) == (5, "Empty")
