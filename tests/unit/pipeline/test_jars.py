@@ -126,3 +126,14 @@ def test_a_workers_python_that_cannot_be_asked_is_a_finding(
     assert found.found.startswith(f"PYSPARK_PYTHON=/py is {error}, this is ")
     found = doctor.check_java()
     assert (found.status, found.found) == (doctor.FAILED, f"/jdk/bin/java: {error}")
+
+
+def test_jars_are_fetched_beside_their_final_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rename works within one file system alone."""
+    fake = Maven(monkeypatch, tmp_path / "cache")
+    fetch_jars(Path("pom.xml"), "jars")
+    [command] = fake.commands
+    scratch = Path(command[-1].removeprefix("-DoutputDirectory="))
+    assert (scratch.parent, scratch.name[:6]) == (tmp_path / "cache", ".jars-")

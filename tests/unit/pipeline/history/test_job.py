@@ -258,3 +258,20 @@ def test_options_are_checked_before_a_session_is_started(
     (tmp_path / "report.json").write_text("{}")
     with pytest.raises(ConfigError, match="earlier version"):
         check(HistoryOptions((str(tmp_path),), str(tmp_path)))
+
+
+def test_a_stream_remembers_blank_lines_that_it_read(tmp_path: Path) -> None:
+    """No row changes, but the next visit begins behind them; a whole run keeps the read positions."""
+    history = History(tmp_path, stream=True)
+    lines = at("2026-11-20", 1)
+    visit(history, *lines)
+    store = Store(str(history.out))
+    before = store.load()
+    path = history.ledger.folder / "w.jsonl"
+    path.write_bytes(path.read_bytes() + b"\n\n")
+    run_here(history.options)
+    after = store.load()
+    (progress,) = after.sources["files"].values()  # type: ignore[attr-defined]
+    assert (after.generation, progress["at"]) == (before.generation + 1, path.stat().st_size)
+    visit(History(tmp_path), *lines, *at("2026-11-21", 1))
+    assert store.load().sources == after.sources

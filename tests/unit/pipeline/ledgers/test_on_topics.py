@@ -257,3 +257,26 @@ def test_a_story_leaves_out_samples_and_no_line_that_mentions_one(
         (where, "t", {"most_records": 3, "seconds": 4.0}),
         (where, "t", {"most_records": None, "seconds": None}),
     ]
+
+
+def test_topics_of_one_name_on_two_clusters_are_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two topics of one cluster are read apart too."""
+    asked: list[Any] = []
+
+    class Read:
+        def unionByName(self, other: Any) -> Read:  # noqa: N802 - Spark's
+            return self
+
+    def read(spark: Any, source: TopicSource, spans: Any) -> Read:
+        asked.append((source.url, [span.partition for span in spans]))
+        return Read()
+
+    monkeypatch.setattr(topics, "_by_connector", read)
+    one, two, other = (
+        TopicSource(Cluster(place), name)
+        for place, name in (("a:1", "t"), ("b:1", "t"), ("a:1", "u"))
+    )
+    spans = [Span(source, n, 0, 9) for n, source in enumerate((one, two, one, other))]
+    spark: Any = "spark"
+    topics.read_spans(spark, spans, connector="spark")
+    assert asked == [("kafka://a:1/t", [0, 2]), ("kafka://b:1/t", [1]), ("kafka://a:1/u", [3])]

@@ -11,6 +11,7 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.simulate import console, job
 from faust_assigner.pipeline.simulate import report as report_module
 from faust_assigner.pipeline.simulate.console import EVENTS_PRINTED
+from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import Placement, arms
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.pipeline.simulate.scenarios import scenario_seed
@@ -183,3 +184,32 @@ def test_a_member_without_any_sample_is_silent_since_the_last_decision() -> None
     start, gone = decided(0, "start", "a", "b"), decided(100, "leave", "b")
     events = told(start, gone, d0=[("b", 98.0)])
     assert [(each.at_s, each.kind, each.member_id) for each in events] == [(70.0, Kind.CRASH, "a")]
+
+
+def test_the_summaries_of_a_part_are_of_its_own_scenarios(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows are written once; the number of processes reaches the players."""
+    asked: list[Any] = []
+    rows = [row(n, "ours", 1, 5.0) for n in range(5)]
+    source = SimpleNamespace(part_of=lambda number: None if number == 4 else number % 2)
+    run: Any = SimpleNamespace(source=source)
+    monkeypatch.setattr(
+        job, "play_here", lambda *given, **named: asked.append((given, named)) or rows
+    )
+    monkeypatch.setattr(job, "put_rows", lambda *given: asked.append(given))
+    monkeypatch.setattr(job, "summarise", lambda found: [int(each.scenario_id) for each in found])
+    monkeypatch.setattr(job, "_facts_here", lambda *_: "facts")
+    monkeypatch.setattr(job, "_simulate", lambda request, progress, facts, play: (facts, play(run)))
+    facts, summaries = job.simulate_here(job.Request(24, 5, "out", jobs=3))  # type: ignore[misc]
+    assert [summaries(part) for part in (None, 0, 1)] == [[0, 1, 2, 3, 4], [0, 2], [1, 3]]
+    assert asked == [((run, 24), {"jobs": 3}), (rows, "out")]
+    assert facts == "facts"
+
+
+def test_the_longest_session_timeout_of_the_groups_newest_decisions_is_measured() -> None:
+    """A group without one, and an older decision, do not count."""
+    decisions: Any = [
+        {"group_id": group, "session_timeout_s": seconds}
+        for group, seconds in (("a", 99.0), ("b", 45.0), ("c", 30.0), ("a", 20.0), ("d", None))
+    ]
+    costs, measured = calibrated(Costs(), (), decisions)
+    assert (costs.session_timeout_s, measured) == (45.0, ("session_timeout_s",))
