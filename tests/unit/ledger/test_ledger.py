@@ -373,3 +373,20 @@ def test_the_least_and_the_greatest_value_of_a_column_are_taken(
     row = parse(json.dumps({**line, column: value}).encode())
     assert isinstance(row, Row)
     assert row.values[column] == value
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"a": 1}', "names no table: column 'table' is missing"),
+        (b'{"table": ""}', 'names no known table: "" is none of '),
+        (b'{"table": null}', "names no known table: null is none of "),
+        (b'{"table": ["decision"]}', 'names no known table: ["decision"] is none of '),
+    ],
+)
+def test_a_line_of_no_table_is_told_from_one_of_an_unknown_table(line: bytes, said: str) -> None:
+    """The refusal shows the table's name as it was written."""
+    found = parse(line)
+    known = ", ".join(TABLES) if said.endswith("none of ") else ""
+    assert isinstance(found, Refusal)
+    assert found.reason == said + known

@@ -439,7 +439,7 @@ def test_a_snapshot_is_taken_into_a_database_that_is_empty_still(
     times = iter([1000.5, 1234.0])
     monkeypatch.setattr(bring_up.time, "time", lambda: next(times))
     decoding: Any = "decoding"
-    one = Cold(A, database, -1, 9, True, decoding)
+    one = Cold(A, database, 4, 9, True, decoding)  # records before offset 5 are gone
     restored = from_snapshot(settings, finder, one, lambda: stops[0])
     assert taken == ([(["file"], True)] if reason is None else [])
     assert finder.fetched == (reason != "stopped before")

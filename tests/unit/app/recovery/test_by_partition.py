@@ -1005,8 +1005,9 @@ async def test_copies_are_opened_with_pauses_and_booked_in_order(made: Any) -> N
     assert made.acts == [("open tables", {A, C, E1})]
 
 
+@pytest.mark.parametrize("error", [OSError("no space"), Exception("no space")], ids=repr)
 async def test_databases_are_opened_one_after_the_other(
-    made: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    made: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, error: Exception
 ) -> None:
     """Open databases and foreign stores are skipped; after a failure the next database opens."""
     first, second = made.tables["totals"], second_table(made)
@@ -1019,7 +1020,7 @@ async def test_databases_are_opened_one_after_the_other(
         now += 0.5
         acts.append(given)
         if given[2] == 2:
-            raise OSError("no space")
+            raise error
 
     async def sleep(seconds: float) -> None:
         acts.append(seconds)

@@ -209,3 +209,18 @@ async def test_a_stop_without_callbacks_is_over_at_once() -> None:
     await due.stop()
     assert sorted(ended) == ["a", "b"]
     assert due.running == frozenset()
+
+
+async def test_callbacks_follow_a_cancelled_one_of_their_table() -> None:
+    """The app may cancel a task of its own; the later restore is reported all the same."""
+    table, due, running = Table(), RecoverCallbacks(), list[Any]()
+    for _ in range(2):
+        due.owe([table])
+        due.begin(everything)
+        running += due._running.values()
+    await asyncio.sleep(0)
+    running[0].cancel()
+    table.may_end.set()
+    await due.over()
+    assert (running[0].cancelled(), running[1].cancelled()) == (True, False)
+    assert table.calls == [2, 1]

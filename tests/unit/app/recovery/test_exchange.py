@@ -332,3 +332,10 @@ def test_a_database_takes_a_place_that_is_empty(tmp_path: Path) -> None:
     store._dbs.clear()
     recovery._replace_database(store, 0, scratch / "database")
     assert store.acts == ["opened ['new']"]
+
+
+async def test_a_gap_is_known_with_both_of_its_ends() -> None:
+    """Offset 0 is a record; without an offset or a highwater no record is known to lack."""
+    one = Standbys(empty=(0, -1), first=(0, 0), far=(90, 4), unread=(9, None), unknown=(None, 3))
+    names = ("empty", "first", "far", "unread", "unknown", "other")
+    assert [one.gap(TP(name, 0)) for name in names] == [1, 0, 86, 0, 0, 0]
