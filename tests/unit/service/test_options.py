@@ -75,6 +75,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"groups": "a", "topic": "a/b/orders=1"}, "--topic a/b/orders: give GROUP/TOPIC=COUNT"),
     ({"topic": "a/orders=1"}, "--topic a/orders: a group's topic needs --groups"),
     ({"etcd": "ftp://etcd:2379"}, "--etcd .* must be URLs .* got 'ftp://etcd:2379'"),
+    ({"etcd": "https://a:1,httpx://b:2"}, "--etcd .* must be URLs"),
     ({"etcd": "http://etcd"}, "--etcd .* must be URLs"),
     ({"debounce_s": "-1"}, "FAUST_ASSIGNER_DEBOUNCE_S"),
     ({"channel": "0"}, "FAUST_ASSIGNER_CHANNEL"),
