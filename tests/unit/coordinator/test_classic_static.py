@@ -65,7 +65,8 @@ def test_the_old_incarnation_is_fenced_everywhere() -> None:
     assert bench.commit(old, bench.group.generation, instance) is Code.FENCED_INSTANCE_ID
     assert bench.answers[bench.sync(old, instance_id=instance)].error is Code.FENCED_INSTANCE_ID
     assert bench.joined(bench.join(old, instance_id=instance)).error is Code.FENCED_INSTANCE_ID
-    assert bench.leave(Leaver(old, instance)).results[0][2] is Code.FENCED_INSTANCE_ID
+    fenced = old, instance, Code.FENCED_INSTANCE_ID
+    assert bench.leave(Leaver(old, instance)).results == (fenced,)
 
 
 def test_a_parked_join_of_the_old_incarnation_is_fenced_when_the_new_one_arrives() -> None:

@@ -80,6 +80,18 @@ def test_a_stream_without_news_reads_no_line_and_writes_the_page_again_if_it_is_
     assert (report.quality.lines_accepted, report.quality.days) == (0, 1)
 
 
+def test_a_stream_reads_lines_that_change_no_row_once(tmp_path: Path) -> None:
+    """The new offsets alone are a new generation; the next visit reads no line."""
+    history = History(tmp_path, stream=True)
+    first, _ = visit(history, *at("2026-11-20", 1))
+    again, shown = visit(history, *at("2026-11-20", 1))
+    assert shown.lines is not None
+    assert (shown.lines.accepted, again.generation) == (2, first.generation + 1)
+    after = Stages()
+    assert run_here(history.options, after).generation == again.generation
+    assert after.entered == ["listing the ledgers", "writing the page"]
+
+
 def test_the_first_visit_of_a_stream_writes_a_history_without_lines(tmp_path: Path) -> None:
     """The generation is 1, so the next visit without new lines does nothing."""
     history = History(tmp_path, stream=True)
