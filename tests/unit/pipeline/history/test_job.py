@@ -84,7 +84,7 @@ def test_a_stream_reads_lines_that_change_no_row_once(tmp_path: Path) -> None:
     """The new offsets alone are a new generation; the next visit reads no line."""
     history = History(tmp_path, stream=True)
     first, _ = visit(history, *at("2026-11-20", 1))
-    again, shown = visit(history, *at("2026-11-20", 1))
+    again, shown = visit(history, *at("2026-11-20", 1), *at("2026-11-20", 1))
     assert shown.lines is not None
     assert (shown.lines.accepted, again.generation) == (2, first.generation + 1)
     after = Stages()
