@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -241,6 +242,25 @@ def test_the_page_is_served_until_a_signal(
     assert (watch.group, place, end) == ("g", {"host": "x", "port": 0}, "closed")
     watch._looks()
     assert looks.made == [(WHERE, time.time)]
+
+
+def test_the_page_of_a_saved_status_names_the_file_with_its_folder(
+    monkeypatch: pytest.MonkeyPatch, ending: signal.Signals, tmp_path: Path
+) -> None:
+    """The page is the page of the file's group, and no query is made."""
+    told: list[Any] = []
+    file = tmp_path / "looks.jsonl"
+    file.write_text("")
+    monkeypatch.setattr("faust_assigner.page.server.served", Served(told, "127.0.0.1", ending))
+    monkeypatch.setattr("faust_assigner.status.saved.read_saved", lambda read: ("saved", read))
+    monkeypatch.setattr(
+        "faust_assigner.page.look.look_of",
+        lambda saved, *, source: SimpleNamespace(group="shop", made_of=(saved, source)),
+    )
+    done = run("ui", "--from", str(file), "--port", "0")
+    assert done.stdout.startswith("The page of group shop: ")
+    watch = told[0][0]
+    assert watch.shown.look.made_of == (("saved", file), str(file))
 
 
 def test_a_port_that_is_taken_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
