@@ -11,6 +11,7 @@ import pytest
 
 from faust_assigner.pipeline.history import timeline as hours
 from faust_assigner.pipeline.history.axes import label_categories
+from faust_assigner.pipeline.history.facts import _distinct, _placements
 from faust_assigner.pipeline.history.plots import _moves
 from faust_assigner.pipeline.history.store import table_schema
 from faust_assigner.pipeline.history.timeline import standstills, timeline
@@ -158,3 +159,48 @@ def test_as_many_labels_are_shown_as_their_longest_line_has_room(
     assert len(texts) == len(places)
     assert all(len(line) <= 18 for text in texts for line in text.split("\n"))
     assert places == shown
+
+
+def test_rows_of_one_group_and_time_are_in_the_order_of_all_their_columns() -> None:
+    """A repeated row stands once, whatever the order of the lines."""
+    schema = table_schema("recoveries")
+    empty: dict[str, Any] = dict.fromkeys(schema.names)
+    rows = [
+        {**empty, "group_id": group, "started": after(start), "topic": topic, "partition": number}
+        for group, start, topic, number in (
+            ("h", 0, "a", 0),
+            ("g", 9, "a", 0),
+            ("g", 5, "b", 1),
+            ("g", 5, "b", 0),
+            ("g", 5, "a", 7),
+            ("g", 5, "b", 1),
+        )
+    ]
+    order = [4, 3, 2, 1, 0]
+    for mixed in (rows, rows[::-1], rows[3:] + rows[:3]):
+        found = _distinct(pa.Table.from_pylist(mixed, schema=schema), ["group_id", "started"])
+        assert found.to_pylist() == [rows[at] for at in order]
+        assert found.schema == schema
+
+
+def test_of_two_lines_about_an_active_the_smallest_is_kept_and_of_standbys_each_holder() -> None:
+    """The order of the lines does not matter; rows are in the order of their places."""
+    schema = table_schema("placements")
+    flags = {"moved": False, "standby_hit": False, "cold": False}
+
+    def placement(topic: str, role: str, member: str, before: str | None, **more: Any) -> Any:
+        place = {"group_id": "g", "decision_id": "d", "topic": topic, "partition": 3, "role": role}
+        return {**place, "member_id": member, "prev_member_id": before, **flags, **more}
+
+    rows = [
+        placement("b", "active", "m", "a", moved=True),
+        placement("b", "active", "m", None, cold=True),
+        placement("b", "active", "n", None),
+        placement("b", "standby", "z", None),
+        placement("b", "standby", "y", "x", cold=True),
+        placement("b", "standby", "y", "x"),
+        placement("a", "warmup", "q", None),
+    ]
+    for mixed in (rows, rows[::-1], rows[2:] + rows[:2]):
+        found = _placements(pa.Table.from_pylist(mixed, schema=schema)).to_pylist()
+        assert found == [rows[at] for at in (6, 1, 5, 3)]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.model import Member
 from faust_assigner.pipeline.simulate import console, job
 from faust_assigner.pipeline.simulate import report as report_module
 from faust_assigner.pipeline.simulate.console import EVENTS_PRINTED
@@ -16,7 +17,7 @@ from faust_assigner.pipeline.simulate.policies import Placement, arms
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.pipeline.simulate.scenarios import scenario_seed
 from faust_assigner.pipeline.simulate.settings import distribution, recommend, summarise
-from faust_assigner.pipeline.simulate.what_if import Change
+from faust_assigner.pipeline.simulate.what_if import Change, changed
 from faust_assigner.simulation.fleet import Costs, Kind
 from tests.unit.pipeline.simulate.test_diary import decided, told
 from tests.unit.pipeline.simulate.test_settings import row
@@ -213,3 +214,13 @@ def test_the_longest_session_timeout_of_the_groups_newest_decisions_is_measured(
     ]
     costs, measured = calibrated(Costs(), (), decisions)
     assert (costs.session_timeout_s, measured) == (45.0, ("session_timeout_s",))
+
+
+def test_the_only_rack_of_a_group_cannot_be_lost() -> None:
+    """The same holds for its last member, unless another joins."""
+    members = [Member(name, ["t"], rack_id="a") for name in ("x", "y")]
+    for change in (Change(lose_rack="a"), Change(remove=("x", "y"))):
+        with pytest.raises(ConfigError, match=r"^no member would be left in the group$"):
+            changed(members, change)
+    (new,) = changed(members, Change(add=1, lose_rack="a"))
+    assert (new.member_id, new.rack_id, tuple(new.topics)) == ("new-1", None, ("t",))
