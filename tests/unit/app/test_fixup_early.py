@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.app import fixup
 from faust_assigner.app.fixup import PACKAGE, kept_until_start
 from tests.support.faust_group import make_app
 from tests.support.waiting import wait_until
@@ -138,3 +139,31 @@ def test_a_level_of_the_package_counts_while_there_is_no_log(
     assert app._new_consumer() == "a consumer"
     assert app._new_consumer() == "a consumer"
     assert handled == [*kept, "created", "created"]
+
+
+def test_only_records_that_their_logger_wants_at_the_start_are_handled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker's logging is configured after the records were kept."""
+    handled: list[str] = []
+    logger = logging.getLogger("faust_assigner.made_up")
+    monkeypatch.setattr(logger, "level", logging.ERROR)
+    monkeypatch.setattr(logger, "handle", lambda record: handled.append(record.getMessage()))
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
+    records = [
+        logging.LogRecord(logger.name, level, "", 1, text, (), None)
+        for level, text in ((logging.INFO, "info"), (logging.ERROR, "error"))
+    ]
+    assert fixup._new_consumer(records, lambda: "a consumer") == "a consumer"
+    assert (handled, records) == (["error"], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_ours"),
+    [("faust_assigner.app.assignor", True), ("faust_assigner_extra.assignor", False)],
+)
+def test_an_assignor_of_a_package_with_a_longer_name_is_not_ours(name: str, is_ours: bool) -> None:
+    """The name of the package ends at its dot."""
+    chosen = type("Assignor", (), {"__module__": name})
+    app: Any = SimpleNamespace(conf=SimpleNamespace(PartitionAssignor=chosen))
+    assert fixup.chose_our_assignor(app) is is_ours
