@@ -5,12 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from faust_assigner.model import Member
 from faust_assigner.pipeline.history.answers import RELEASES_SHOWN
-from faust_assigner.pipeline.history.output import _identity
+from faust_assigner.pipeline.history.job import HistoryOptions
+from faust_assigner.pipeline.history.output import _identity, _over_days, _slowest, check
 from faust_assigner.pipeline.history.page import to_html
 from faust_assigner.pipeline.history.report import REPORTED, Report, owner_row
+from faust_assigner.pipeline.history.store import Manifest
 from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.ledgers.refusals import EmptyLedger, Refused
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
@@ -71,3 +76,58 @@ def test_a_report_is_the_same_only_with_the_same_limits() -> None:
     others = [told("2 h"), told("1 h", False), told("1 h", generation=4)]
     assert told("1 h") == (3, [("max-age", "1 h", True)])
     assert told("1 h") not in others
+
+
+def test_a_partition_has_its_longest_recovery_and_the_counts_of_all_days() -> None:
+    """Equally long ones are in the order of their places."""
+    names = (
+        "group_id",
+        "topic",
+        "partition",
+        "recoveries",
+        "records",
+        "max_s",
+        "source",
+        "decision_id",
+    )
+    told = [
+        ("g", "u", 0, 1, 5, 3.0, "local", "d"),
+        ("g", "t", 1, 2, 7, 3.0, "replay", "e"),
+        ("g", "t", 1, 3, 11, 2.0, "local", "f"),
+        ("g", "t", 0, 4, 13, 9.0, "local", "a"),
+        ("g", "t", 0, 5, 17, 9.0, "replay", "a"),
+    ]
+    found = _slowest([dict(zip(names, each, strict=True)) for each in told])
+    assert [tuple(each.values()) for each in found] == [
+        ("g", "t", 0, 9, 30, 9.0, "replay", "a"),
+        ("g", "t", 1, 5, 18, 3.0, "replay", "e"),
+        ("g", "u", 0, 1, 5, 3.0, "local", "d"),
+    ]
+
+
+def test_a_release_of_several_days_began_with_its_first_decision() -> None:
+    """Its counts are summed; releases are in the order of their groups and beginnings."""
+    days = [("h", "a", 1, 0, 1), ("g", "b", 2, 9, 2), ("g", "b", 1, 5, 4), ("g", "a", 3, 7, 8)]
+    names = ("group_id", "deploy", "dt", "first", "moved")
+    told = [
+        dict(zip(names, (*key, day, NOON + timedelta(hours=at), moved), strict=True))
+        for *key, day, at, moved in days
+    ]
+    found = _over_days(told, ("group_id", "deploy"))
+    assert [tuple(each.values()) for each in found] == [
+        ("g", "b", NOON + timedelta(hours=5), 6),
+        ("g", "a", NOON + timedelta(hours=7), 8),
+        ("h", "a", NOON, 1),
+    ]
+
+
+@pytest.mark.parametrize(("stream", "generation"), [(True, 0), (False, 3), (True, 3)])
+def test_only_a_later_visit_of_a_stream_may_find_no_line(stream: bool, generation: int) -> None:
+    """The first visit is checked as any other run."""
+    options = HistoryOptions(("l",), "out", stream=stream, fail_if_empty=True)
+    before = Manifest(generation=generation)
+    if stream and generation:
+        check(Refused(), before, options)
+    else:
+        with pytest.raises(EmptyLedger):
+            check(Refused(), before, options)

@@ -16,7 +16,7 @@ from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import Placement, arms
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.pipeline.simulate.scenarios import scenario_seed
-from faust_assigner.pipeline.simulate.settings import distribution, recommend, summarise
+from faust_assigner.pipeline.simulate.settings import comparable, distribution, recommend, summarise
 from faust_assigner.pipeline.simulate.what_if import Change, changed
 from faust_assigner.simulation.fleet import Costs, Kind
 from tests.unit.pipeline.simulate.test_diary import decided, told
@@ -224,3 +224,20 @@ def test_the_only_rack_of_a_group_cannot_be_lost() -> None:
             changed(members, change)
     (new,) = changed(members, Change(add=1, lose_rack="a"))
     assert (new.member_id, new.rack_id, tuple(new.topics)) == ("new-1", None, ("t",))
+
+
+def test_other_policies_are_those_of_another_name_with_the_same_membership() -> None:
+    """Settings of the own policy are no rivals; a longer name is another policy."""
+    pairs = [
+        ("ours", "ours+weights"),
+        ("ours", "stock+static"),
+        ("ours", "stock"),
+        ("ours", "ours2"),
+    ]
+    assert [comparable(*pair) for pair in pairs] == [False, False, True, True]
+    stopped = {"z": 60.0, "ours2": 10.0, "ours": 50.0, "b": 55.0}
+    rows = [row(n, policy, 1, value + n) for n in range(3) for policy, value in stopped.items()]
+    summaries = summarise(rows)
+    against = {found["policy"]: list(found["against"]) for found in summaries}
+    assert against["ours"] == ["b", "ours2", "z"]
+    assert recommend(summaries, policy="ours")[0].policy == "ours"

@@ -86,3 +86,17 @@ def test_an_amount_below_zero_counts_as_zero(name: str) -> None:
         return found
 
     assert made(-7) == made(0) != made(7)
+
+
+def test_the_usual_interval_of_a_group_is_the_median_over_all_its_partitions() -> None:
+    """The first sample of a partition covers it, whichever partition comes last."""
+    sample = {"group_id": "g", "topic": "t", "records_in": 1, "bytes_in": 1, "cpu_ms": 1.0}
+    rest = {"state_bytes": 1, "end_offset": 1}
+    moments = {0: (0, 10, 20, 30), 1: (0, 100), 2: (0,)}
+    rows: list[Any] = [
+        {**sample, **rest, "partition": number, "ts": NOON + dt.timedelta(seconds=at)}
+        for number, times in moments.items()
+        for at in times
+    ]
+    found = rates_of(rows, half_life_s=NO_DECAY)
+    assert [rate.covered_ms for rate in found] == [40_000.0, 110_000.0, 10_000.0]
