@@ -19,7 +19,7 @@ from typing import Any, Final
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from faust_assigner.broker.answers import _builder
+from faust_assigner.broker.answers import _response_builder
 
 INTERVAL_S: Final = 1.0
 REBALANCE_MS: Final = 60_000
@@ -61,7 +61,7 @@ class Connection:
         out.write(struct.pack(">hhih", api_key, version, self._correlation, 5) + b"bench")
         if schema.__flexible__:
             out.write(b"\0")
-        entity_writer(schema)(out, _builder(schema)(values))
+        entity_writer(schema)(out, _response_builder(schema)(values))
         body = out.getvalue()
         self.writer.write(struct.pack(">i", len(body)) + body)
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))

@@ -52,9 +52,9 @@ class TopicClaims:
         """Return (numbers, members): one entry per claimed number in ``[0, count)``, in insertion order."""
         if not self.members:
             return _NONE, _NONE
-        parts = _plain_lists(self.claims) or _ranges(self.claims, count)
+        parts = _join_lists(self.claims) or _ranges(self.claims, count)
         if parts is None:
-            read = [_plain(claim, count) for claim in self.claims]
+            read = [_as_signed_array(claim, count) for claim in self.claims]
             parts = (
                 read[0] if len(read) == 1 else np.concatenate(read),
                 [len(part) for part in read],
@@ -67,7 +67,7 @@ class TopicClaims:
         return number.astype(np.int64, copy=False), member
 
 
-def _plain_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | None:
+def _join_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | None:
     """Join lists of integers and convert them to one array; return ``None`` for other types."""
     if not all(type(claim) is list for claim in claims):
         return None
@@ -92,7 +92,7 @@ def _ranges(claims: list[Any], count: int) -> tuple[np.ndarray[Any, Any], list[i
     return np.arange(int(size.sum())) + np.repeat(first - before, size), size.tolist()
 
 
-def _plain(claim: object, count: int) -> np.ndarray[Any, Any]:
+def _as_signed_array(claim: object, count: int) -> np.ndarray[Any, Any]:
     """Return an array of signed integers unchanged, since the caller checks all arrays; read other types."""
     if type(claim) is np.ndarray and claim.dtype.kind == "i" and claim.ndim == 1:
         return claim
@@ -106,9 +106,9 @@ def numbers(claim: object, count: int) -> Ints:
     Cost: one pass; unknown iterables, which may be endless, are cut after ``2 * count + 16`` elements.
     """
     if isinstance(claim, np.ndarray):
-        return _from_array(claim, count)
+        return _numbers_from_array(claim, count)
     if isinstance(claim, range):
-        return _from_range(claim, count)
+        return _numbers_from_range(claim, count)
     if isinstance(claim, (str, bytes, bytearray)) or not isinstance(claim, Iterable):
         return _NONE
     try:
@@ -119,37 +119,37 @@ def numbers(claim: object, count: int) -> Ints:
         )
     except Exception:  # the iterable comes from the network and may raise any error
         return _NONE
-    return _from_list(values, count)
+    return _numbers_from_list(values, count)
 
 
-def _from_range(claim: range, count: int) -> Ints:
+def _numbers_from_range(claim: range, count: int) -> Ints:
     """Clip the range before its expansion, so that ``range(10**18)`` costs no more than ``count``."""
     up = claim if claim.step > 0 else claim[::-1]
     start = up.start if up.start >= 0 else up.start % up.step
     return np.arange(start, max(start, min(up.stop, count)), up.step, dtype=np.int64)
 
 
-def _from_array(claim: np.ndarray[Any, Any], count: int) -> Ints:
+def _numbers_from_array(claim: np.ndarray[Any, Any], count: int) -> Ints:
     flat = claim.reshape(-1)
     if flat.dtype.kind in "iu":
-        return _within(flat, count)
+        return _within_count(flat, count)
     if flat.dtype.kind == "O":
-        return _from_list(flat.tolist(), count)
+        return _numbers_from_list(flat.tolist(), count)
     return _NONE
 
 
-def _from_list(values: list[object], count: int) -> Ints:
+def _numbers_from_list(values: list[object], count: int) -> Ints:
     try:
         laid = np.asarray(values)
     except Exception:  # lists of different depth, or an element whose __array__ raises
         laid = None
     if laid is not None and laid.ndim == 1 and laid.dtype.kind in "iub":
-        return _within(laid.astype(np.int64) if laid.dtype.kind == "b" else laid, count)
+        return _within_count(laid.astype(np.int64) if laid.dtype.kind == "b" else laid, count)
     sane = [v for v in values if isinstance(v, int) and 0 <= v < count]
     return np.array(sane, dtype=np.int64) if sane else _NONE
 
 
-def _within(values: np.ndarray[Any, Any], count: int) -> Ints:
+def _within_count(values: np.ndarray[Any, Any], count: int) -> Ints:
     return values[(values >= 0) & (values < count)].astype(np.int64, copy=False)
 
 

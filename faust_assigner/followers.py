@@ -45,12 +45,12 @@ def _follow(
         number, member = row[number[open_]], member[open_]
         held = count_by_member(before[rest], members)
         warm = np.bincount(member, minlength=members)
-        counts = _even(group.members, rest.size, count_by_member(here, members), held, warm)
+        counts = _even_counts(group.members, rest.size, count_by_member(here, members), held, warm)
         here[rest] = assign_numbers(before[rest], counts, held, number, member)
     return here
 
 
-def _even(who: Ints, n: int, followed: Ints, held: Ints, warm: Ints) -> Ints:
+def _even_counts(who: Ints, n: int, followed: Ints, held: Ints, warm: Ints) -> Ints:
     """Return int64[M]: ``n`` numbers spread over ``who``, so that counts differ by at most 1.
 
     If counts must differ, the higher counts go to members with the fewest numbers in ``followed``, then to

@@ -73,14 +73,14 @@ class PartitionGrouper:
 
         Cost: O(members x topics), less if members share a collection object.
         """
-        drafts = _drafts(
+        drafts = _draft_groups(
             subscriptions,
             partitions,
             frozenset(changelogs),
             frozenset(weightless),
             None if co_partitioned is None else bonds(co_partitioned),
         )
-        ids = _ids(drafts, previous_ids or {})
+        ids = _distinct_ids(drafts, previous_ids or {})
         rows = [np.array(d.members, dtype=np.int64) for d in drafts]
         return tuple(
             Group(
@@ -96,7 +96,7 @@ class PartitionGrouper:
         )
 
 
-def _drafts(
+def _draft_groups(
     subscriptions: Sequence[Collection[str]],
     partitions: Mapping[str, int],
     changelogs: frozenset[str],
@@ -145,12 +145,12 @@ def _members_by_subscription(
     for m, topics in enumerate(subscriptions):
         wanted = seen.get(id(topics))
         if wanted is None:
-            wanted = seen[id(topics)] = known & _names(topics)
+            wanted = seen[id(topics)] = known & _valid_names(topics)
         classes.setdefault(wanted, []).append(m)
     return classes
 
 
-def _names(topics: Iterable[object]) -> set[str]:
+def _valid_names(topics: Iterable[object]) -> set[str]:
     return {topic for topic in topics if isinstance(topic, str)}
 
 
@@ -176,13 +176,13 @@ def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
     return None if best is None else best[2]
 
 
-def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
+def _distinct_ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
     """Return a distinct id per draft: a previous id if possible, else the count, else a hash.
 
     A topic's previous id is given only to a group with that topic, because in this round a member may still
     end the topic's transactions under this id.
     """
-    ids = _remembered(drafts, previous)
+    ids = _remembered_ids(drafts, previous)
     taken = {i for i in (*ids, *previous.values()) if type(i) is int}
     numbered: set[int] = set()
     for d, draft in enumerate(drafts):  # of each count, the group with the most members comes first
@@ -201,7 +201,7 @@ def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
     return [i if i is not None else 0 for i in ids]
 
 
-def _remembered(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int | None]:
+def _remembered_ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int | None]:
     """Return each draft's previous id or None.
 
     If several groups have topics of an id, groups that add load come first, then the group with most of the

@@ -81,7 +81,7 @@ class StandbyAssignor:
         If the result is the input of the next placement, the next result is the same. Cost: O(T + M^2) in
         numpy after small changes, plus a few milliseconds per 64 moved standbys.
         """
-        problem = _sound(problem)
+        problem = _drop_invalid_copies(problem)
         shares = fair_shares(problem)
         board = Board(problem, shares)
         if board.columns:
@@ -98,7 +98,7 @@ class StandbyAssignor:
         return np.pad(placed, ((0, 0), (0, spare)), constant_values=NOBODY)
 
 
-def _sound(problem: StandbyProblem) -> StandbyProblem:
+def _drop_invalid_copies(problem: StandbyProblem) -> StandbyProblem:
     """Drop copies that cannot be standbys: of an unowned task, on the owner, or on a non-subscriber."""
     copies = usable(problem, problem.copy_task, problem.copy_member)
     wanted = usable(problem, problem.wanted_task, problem.wanted_member)

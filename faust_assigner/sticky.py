@@ -37,20 +37,24 @@ class StickyAssignor:
         members = len(layout.member_ids)
         copies = [copies_of(layout, previous, g) for g in ordinary]
         last = previous.last_owner
-        held = _table([count_by_member(layout.of(g, last), members) for g in ordinary], members)
-        warm = _table([np.bincount(member, minlength=members) for _, member in copies], members)
-        home, stays = _homes(previous, promises=caught_up is not None)
+        held = _count_table(
+            [count_by_member(layout.of(g, last), members) for g in ordinary], members
+        )
+        warm = _count_table(
+            [np.bincount(member, minlength=members) for _, member in copies], members
+        )
+        home, stays = _preferred_members(previous, promises=caught_up is not None)
         at_home = None
         if stays is not None:
-            at_home = _table(
+            at_home = _count_table(
                 [count_by_member(layout.of(g, stays), members) for g in ordinary], members
             )
         if caught_up is not None and (previous.awaited != NOBODY).any():
             promised = [count_by_member(layout.of(g, previous.awaited), members) for g in ordinary]
-            warm = _table(promised, members)
+            warm = _count_table(promised, members)
         counts = optimal_counts(
-            _sizes(layout, ordinary),
-            _allowed(layout, ordinary),
+            _group_sizes(layout, ordinary),
+            _allowed_members(layout, ordinary),
             held,
             warm,
             layout.capacity,
@@ -70,7 +74,7 @@ class StickyAssignor:
         return owner
 
 
-def _homes(previous: Previous, *, promises: bool) -> tuple[Ints | None, Ints | None]:
+def _preferred_members(previous: Previous, *, promises: bool) -> tuple[Ints | None, Ints | None]:
     """Return (preferred member of each task, owner of each task that should stay), each int64[T] or None.
 
     With ``promises``, a task that the last round announced to move prefers its announced member and is
@@ -85,15 +89,15 @@ def _homes(previous: Previous, *, promises: bool) -> tuple[Ints | None, Ints | N
     return home, np.where(last == home, last, NOBODY)
 
 
-def _table(rows: list[Ints], members: int) -> Ints:
+def _count_table(rows: list[Ints], members: int) -> Ints:
     return np.array(rows, dtype=np.int64).reshape(len(rows), members)
 
 
-def _sizes(layout: Layout, ordinary: Sequence[int]) -> Ints:
+def _group_sizes(layout: Layout, ordinary: Sequence[int]) -> Ints:
     return np.array([layout.groups[g].partitions for g in ordinary], dtype=np.int64)
 
 
-def _allowed(
+def _allowed_members(
     layout: Layout, ordinary: Sequence[int]
 ) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     allowed = np.zeros((len(ordinary), len(layout.member_ids)), dtype=np.bool_)

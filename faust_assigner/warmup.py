@@ -213,7 +213,7 @@ class Progress:
 
     def far(self, owner: Ints, target: Ints) -> Bools:
         """Return bool[T]: the tasks that shall leave ``owner`` but whose ``target`` has not caught up."""
-        off = np.flatnonzero(_to_go(self.layout, owner, target))
+        off = np.flatnonzero(_tasks_to_move(self.layout, owner, target))
         far = np.zeros(owner.size, dtype=np.bool_)
         far[off] = self._of_targets(self.caught_up, off, target) == 0
         return far
@@ -233,7 +233,7 @@ class Progress:
         self, owner: Ints, target: Ints, standby: Ints, far: Bools, disbelieved: Mapping[str, int]
     ) -> Onward:
         """Plan the next rounds; a task of ``far`` gets a warm-up unless its target member has a standby."""
-        waits = _to_go(self.layout, owner, target)
+        waits = _tasks_to_move(self.layout, owner, target)
         for task, m in self._overdue:
             waits[task] &= target[task] != m
         off = np.flatnonzero(waits)
@@ -254,7 +254,7 @@ class Progress:
             return warmup
         begun = self.previous.awaited[off] == target[off]
         order = np.lexsort((off, self._of_targets(self.lag, off, target), ~begun))
-        chosen = order[_rank(target[off][order]) < self.policy.max_per_member][
+        chosen = order[_rank_among_equal(target[off][order]) < self.policy.max_per_member][
             : self.policy.max_per_group
         ]
         warmup[off[chosen]] = target[off[chosen]]
@@ -267,7 +267,7 @@ def _is_beyond_log_end(position: Ints, end: Ints) -> Bools:
     return beyond
 
 
-def _to_go(layout: Layout, owner: Ints, target: Ints) -> Bools:
+def _tasks_to_move(layout: Layout, owner: Ints, target: Ints) -> Bools:
     """Return bool[T]: the stateful tasks whose ``owner`` and ``target`` are different members."""
     off: Bools = owner != target
     away = np.flatnonzero(off)
@@ -277,7 +277,7 @@ def _to_go(layout: Layout, owner: Ints, target: Ints) -> Bools:
     return off
 
 
-def _rank(member: Ints) -> Ints:
+def _rank_among_equal(member: Ints) -> Ints:
     """Return int64[K]: the number of earlier entries with the same member."""
     order = np.argsort(member, kind="stable")
     ordered = member[order]

@@ -13,10 +13,10 @@ def copies_of(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
     Only copies on subscribers that do not own the task are returned. Copies of a following changelog's state
     count too, because the changelog follows the source's new owner.
     """
-    found = [_copies(layout, previous, g)]
+    found = [_claimed_copies(layout, previous, g)]
     for f, follower in enumerate(layout.groups):
         if follower.follows == g:
-            found += [_copies(layout, previous, f), _owned(layout, previous, f)]
+            found += [_claimed_copies(layout, previous, f), _owner_copies(layout, previous, f)]
     members = len(layout.member_ids)
     keys = np.concatenate([number * members + member for number, member in found])
     if len(found) > 1:
@@ -30,12 +30,12 @@ def copies_of(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
     return number[spare], member[spare]
 
 
-def _copies(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
+def _claimed_copies(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
     first, last = np.searchsorted(previous.copy_task, layout.start[g : g + 2])
     return previous.copy_task[first:last] - layout.start[g], previous.copy_member[first:last]
 
 
-def _owned(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
+def _owner_copies(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
     owner = layout.of(g, previous.owner)
     number = np.flatnonzero(owner != NOBODY)
     return number, owner[number]

@@ -48,9 +48,9 @@ def optimal_counts(
     home = np.zeros_like(held) if home is None else home
     rate = flow_rates(sizes, mine, capacity[who])
     if mine.all() and (rate == rate[0]).all():
-        counts[:, who] = _equal(sizes, held[:, who], warm[:, who], home[:, who])
+        counts[:, who] = _counts_if_equal(sizes, held[:, who], warm[:, who], home[:, who])
     else:
-        counts[:, who] = _mixed(
+        counts[:, who] = _counts_by_flow(
             Transport(
                 supply=sizes,
                 allowed=mine,
@@ -109,7 +109,7 @@ def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST)
     return rounded
 
 
-def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
+def _counts_if_equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
     """Return the counts if all subscriptions and capacities are equal.
 
     Each member gets the group's floor (tasks divided by members); the remaining tasks prefer previous owners.
@@ -141,7 +141,7 @@ def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
     return augment(flow)
 
 
-def _mixed(transport: Transport) -> Ints:
+def _counts_by_flow(transport: Transport) -> Ints:
     flow = Flow(transport)
     tasks = int(transport.supply.sum())
     if tasks - int(transport.kept.sum()) <= min(_WARM, _WARM_SHARE * tasks):

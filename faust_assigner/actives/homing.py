@@ -143,10 +143,10 @@ class _Dealing:
                 look *= 2
                 parents = [int(tail[arc]) if arc != NOBODY else NOBODY for arc in via.tolist()]
                 if circles := list(circles_of(parents)):
-                    return [_carried(circle, via, moving, self.hub) for circle in circles]
+                    return [_moves_along(circle, via, moving, self.hub) for circle in circles]
 
 
-def _carried(circle: list[int], via: Ints, moving: Ints, hub: int) -> list[tuple[int, int]]:
+def _moves_along(circle: list[int], via: Ints, moving: Ints, hub: int) -> list[tuple[int, int]]:
     """Return (number, new bin) of a circle; a number that enters the hub moves to the bin after the hub."""
     found: list[tuple[int, int]] = []
     behind = dict(zip(circle, [*circle[1:], circle[0]], strict=True))

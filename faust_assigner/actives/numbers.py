@@ -40,14 +40,14 @@ def assign_numbers(
             (counts > held)[member] & np.append(held > counts, True)[before[number]]
         )
         first[may] = caught_up(number[may], member[may])
-    owner = _keep_and_land(before, counts, held, number, member, first)
+    owner = _keep_and_place_warm(before, counts, held, number, member, first)
     if first.any() or (home is not None and (home != NOBODY).any()):
         nowhere = np.full(before.size, NOBODY, dtype=np.int64) if home is None else home
         return bring_home(before, owner, counts.size, number, member, nowhere, first)
     return owner
 
 
-def _keep_and_land(
+def _keep_and_place_warm(
     before: Ints, counts: Ints, held: Ints, number: Ints, member: Ints, first: Bools
 ) -> Ints:
     spare, room = np.maximum(held - counts, 0), np.maximum(counts - held, 0)

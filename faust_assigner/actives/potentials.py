@@ -28,15 +28,15 @@ def warm_start(flow: Flow, counts: Ints) -> tuple[Ints, Ints]:
     down = np.where(counts > 0, -flow.cell_cost(counts), FAR)
     of_member = np.where(load > 0, -flow.load_cost(load, t.rate), FAR)
     for _ in range(_ROUNDS):
-        of_group = _capped(down + of_member).min(axis=1)
-        closer = np.minimum(of_member, _capped(up + of_group[:, None]).min(axis=0))
+        of_group = _cap_costs(down + of_member).min(axis=1)
+        closer = np.minimum(of_member, _cap_costs(up + of_group[:, None]).min(axis=0))
         if np.array_equal(closer, of_member):
             break
         of_member = closer
     return _reach_all(flow, of_group, of_member, up)
 
 
-def _capped(costs: Ints) -> Ints:
+def _cap_costs(costs: Ints) -> Ints:
     return np.minimum(costs, FAR)
 
 
@@ -88,7 +88,7 @@ def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
         for g in order:
             who = members[g]
             rest = load[who] - filled[g]
-            filled[g] = _fill_one(float(supply[g]), rest, rate[who])
+            filled[g] = _divide_group(float(supply[g]), rest, rate[who])
             after = rest + filled[g]
             moved = max(moved, float(np.abs(after - load[who]).max()))
             load[who] = after
@@ -111,7 +111,7 @@ def _components(used: Bools) -> Ints:
         label = lowest
 
 
-def _fill_one(amount: float, rest: Floats, rate: Floats) -> Floats:
+def _divide_group(amount: float, rest: Floats, rate: Floats) -> Floats:
     """Distribute ``amount`` over members with loads ``rest``, up to a common level of load * rate."""
     height = rest * rate
     order = np.argsort(height, kind="stable")
@@ -162,13 +162,13 @@ def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
             b < 0 or price[b] - price[merged[-1]] > near or price[b] - price[merged[0]] > far
         ):
             mine = np.isin(block_of, merged)
-            level[mine] = _level(round(float(load[mine].sum())), rate[mine])
+            level[mine] = _lowest_price(round(float(load[mine].sum())), rate[mine])
             merged = []
         merged.append(b)
     return level
 
 
-def _level(tasks: int, rate: Ints) -> int:
+def _lowest_price(tasks: int, rate: Ints) -> int:
     """Return the lowest price at which members with these rates take ``tasks`` together."""
     low, high = 0, int(rate.max()) * (2 * tasks + 1)
     while low < high:

@@ -45,7 +45,7 @@ def relieve_heaviest(weighed: Weighed, previous: Previous, counted: Ints) -> Int
     """
     ordinary = weighed.layout.per_task(lambda group: group.adds_load)
     counted = np.where(ordinary, counted, NOBODY)
-    budget = _budget(previous, counted, ordinary)
+    budget = _move_budget(previous, counted, ordinary)
     home = np.where(ordinary, previous.last_owner, NOBODY)
     homeless = np.flatnonzero(ordinary & (home == NOBODY))
     best = _Shift(weighed, home, home, budget)
@@ -66,7 +66,7 @@ def relieve_heaviest(weighed: Weighed, previous: Previous, counted: Ints) -> Int
     return best.owner
 
 
-def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
+def _move_budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
     """Return how many tasks may leave living owners; tasks without an owner do not count."""
     needed = int(np.count_nonzero((previous.owner != NOBODY) & (previous.owner != counted)))
     return max(int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary)))

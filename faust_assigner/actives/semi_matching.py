@@ -66,14 +66,14 @@ def place_orphans(orphans: Orphans) -> Ints:
     """
     if not orphans.group.size:
         return orphans.group
-    matching = _Matching(orphans, _greedy(orphans))
+    matching = _Matching(orphans, _place_greedily(orphans))
     for term in Term:
         if term != Term.STATE or orphans.state is not None:
             matching.improve(term)
     return orphans.holder[matching.place]
 
 
-def _greedy(o: Orphans) -> Ints:
+def _place_greedily(o: Orphans) -> Ints:
     """Return int64[N], the place of each orphan: its last owner if possible, else the cheapest place."""
     rows = np.arange(o.orphan.size)
     back = o.holder == o.former[o.orphan]

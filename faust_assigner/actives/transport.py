@@ -138,7 +138,7 @@ class Flow:
         price = of_member[None, :] - of_group[:, None]
         least, most = self.counts_below(price - 1), self.counts_below(price)
         self.x = np.clip(near, least, most)
-        self.load = _level_loads(
+        self.load = _loads_near(
             self.x.sum(axis=0),
             self.loads_below(-of_member - 1),
             self.loads_below(-of_member),
@@ -179,7 +179,7 @@ class Flow:
         return int(np.maximum(self.excess(), 0).sum())
 
 
-def _level_loads(wanted: Ints, least: Ints, most: Ints, tasks: int) -> Ints:
+def _loads_near(wanted: Ints, least: Ints, most: Ints, tasks: int) -> Ints:
     """Return int64[M] within [``least``, ``most``], near ``wanted``, with the sum ``tasks`` if possible."""
     load = np.clip(wanted, least, most)
     short = tasks - int(load.sum())

@@ -79,7 +79,7 @@ def repair(app: App) -> None:
         logger.warning(
             "Records may be lost or repeated at a rebalance, and rebalances stop all partitions: "
             "the repairs need Faust's aiokafka driver, and the app uses the driver of %s",
-            _urls(app),
+            _broker_urls(app),
         )
         return
     demand({"repairs"})
@@ -87,11 +87,11 @@ def repair(app: App) -> None:
         logger.info("Rebalances are eager and stop all partitions: %s is off", COOPERATIVE.name)
     # Do not read app.flow_control: Faust would create its own, bound to the current event loop.
     app.flow_control = FlowControl(vars(app).get("flow_control"))
-    is_exact = _chosen(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
+    is_exact = _setting_value(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
     app.conf.Stream = over(
-        TransactionalStream if is_exact else TimelyStream, _chosen(app, "Stream")
+        TransactionalStream if is_exact else TimelyStream, _setting_value(app, "Stream")
     )
-    app.conf.TableManager = over(RepairedTables, _chosen(app, "TableManager"))
+    app.conf.TableManager = over(RepairedTables, _setting_value(app, "TableManager"))
     leave.install(app)
     lanes.install(app)
     _add(app, "repairs")
@@ -116,7 +116,9 @@ def forward_requests(app: App) -> None:
 
     The setting ``FAUST_ASSIGNER_URLS`` lists the allowed URLs.
     """
-    if not issubclass(chosen := _chosen(app, "Router"), KeyRouter):  # KeyRouter has this check
+    if not issubclass(
+        chosen := _setting_value(app, "Router"), KeyRouter
+    ):  # KeyRouter has this check
         app.conf.Router = over(AllowlistRouter, chosen)
 
 
@@ -126,7 +128,7 @@ def answer_requests(app: App) -> None:
     No effect without the repairs, which record the restored partitions. Call this after
     :func:`repair` and before :func:`forward_requests`.
     """
-    chosen = _chosen(app, "Router")
+    chosen = _setting_value(app, "Router")
     if issubclass(chosen, KeyRouter) or "repairs" not in parts_of(app):
         return
     standing = ReplicaStatus(app, read_or_default(app, STALE_READS_S))
@@ -136,7 +138,7 @@ def answer_requests(app: App) -> None:
     if standing.bound_s > 0:
         app.service(standing)
         for setting in ("Table", "GlobalTable", "SetTable", "SetGlobalTable"):
-            setattr(app.conf, setting, over(ScopedTable, _chosen(app, setting)))
+            setattr(app.conf, setting, over(ScopedTable, _setting_value(app, setting)))
 
 
 #: Part -> the function that installs the part in an app, in the order of installation.
@@ -185,7 +187,7 @@ def _new_consumer(app: App, create: Callable[[], ConsumerT]) -> ConsumerT:
         warn_of_memory(app)
     if issubclass(transport.Consumer, driver.Consumer):
         ours = RepairedConsumer if "repairs" in parts else AssigningConsumer
-        _check_thread(transport.Consumer)
+        _check_thread_class(transport.Consumer)
         transport.Consumer = over(ours, transport.Consumer)
         if "repairs" in parts:
             transport.TransactionManager = over(PartitionTransactions, transport.TransactionManager)
@@ -203,7 +205,7 @@ def _new_consumer(app: App, create: Callable[[], ConsumerT]) -> ConsumerT:
     return consumer
 
 
-def _check_thread(consumer: type) -> None:
+def _check_thread_class(consumer: type) -> None:
     """Raise ConfigError if the app's own consumer creates its thread without ``thread_class``."""
     made = consumer._new_consumer_thread  # type: ignore[attr-defined]
     if made is not driver.Consumer._new_consumer_thread and not (
@@ -219,14 +221,16 @@ def _check_thread(consumer: type) -> None:
 def _has_known_driver(app: App) -> bool:
     """Return whether the app's consumer will be the consumer of Faust's aiokafka driver."""
     try:
-        return issubclass(by_url(_chosen(app, "broker_consumer")[0]).Consumer, driver.Consumer)
+        return issubclass(
+            by_url(_setting_value(app, "broker_consumer")[0]).Consumer, driver.Consumer
+        )
     except ImportError:  # the app itself raises this when it starts
         return False
 
 
-def _urls(app: App) -> str:
+def _broker_urls(app: App) -> str:
     """Return the URLs of the app's brokers, as text."""
-    return ", ".join(map(str, _chosen(app, "broker_consumer")))
+    return ", ".join(map(str, _setting_value(app, "broker_consumer")))
 
 
 def _is_in_use(app: App) -> bool:
@@ -234,6 +238,6 @@ def _is_in_use(app: App) -> bool:
     return app._consumer is not None or "tables" in vars(app)
 
 
-def _chosen(app: App, setting: str) -> Any:
+def _setting_value(app: App, setting: str) -> Any:
     """Return a setting's value; a normal read would make Faust mark the setting as in use."""
     return object.__getattribute__(app.conf, setting)

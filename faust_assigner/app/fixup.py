@@ -94,11 +94,11 @@ def parts_that_fit(app: AppT) -> tuple[str, ...]:
     """
     if settings.read_or_default(app, REPAIRS):
         demand({ASSIGNOR, *PARTS} - OPTIONAL)
-        return tuple(part for part in PARTS if part not in OPTIONAL or _fits(part))
-    return tuple(part for part in PARTS if part != "repairs" and _fits(part))
+        return tuple(part for part in PARTS if part not in OPTIONAL or _fits_host(part))
+    return tuple(part for part in PARTS if part != "repairs" and _fits_host(part))
 
 
-def _fits(part: str) -> bool:
+def _fits_host(part: str) -> bool:
     try:
         demand({part}, versions={})
     except HostMismatch as error:

@@ -57,10 +57,12 @@ class SensorsByHook(SensorDelegate):  # type: ignore[misc]
     def _sort(self) -> None:
         for hook, delegate in self._by_hook.items():
             names = (hook, *HOOKS[hook])
-            delegate._sensors = {one for one in self if any(_has(one, name) for name in names)}
+            delegate._sensors = {
+                one for one in self if any(_implements_hook(one, name) for name in names)
+            }
 
 
-def _has(sensor: object, hook: str) -> bool:
+def _implements_hook(sensor: object, hook: str) -> bool:
     """Return whether the sensor implements this hook: Faust's base class does nothing."""
     return getattr(getattr(sensor, hook), "__func__", None) is not getattr(Sensor, hook)
 

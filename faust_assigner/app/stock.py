@@ -71,8 +71,10 @@ def stock_plan(
     """
     owned: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
     spare: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
-    for topics, count, subscribers in _groups(members, partitions):
-        previous = {member.member_id: _previous(member, topics, count) for member in subscribers}
+    for topics, count, subscribers in _copartitioned_groups(members, partitions):
+        previous = {
+            member.member_id: _previous_assignment(member, topics, count) for member in subscribers
+        }
         answer = _Bounded(topics, previous, count, replicas).get_assignment()
         for member_id, found in answer.items():
             for topic in topics:
@@ -82,7 +84,7 @@ def stock_plan(
     return StockPlan(owned, spare)
 
 
-def _groups(
+def _copartitioned_groups(
     members: Sequence[Member],
     partitions: Mapping[str, int],
 ) -> list[tuple[tuple[str, ...], int, tuple[Member, ...]]]:
@@ -99,17 +101,19 @@ def _groups(
     ]
 
 
-def _previous(member: Member, topics: Sequence[str], count: int) -> CopartitionedAssignment:
+def _previous_assignment(
+    member: Member, topics: Sequence[str], count: int
+) -> CopartitionedAssignment:
     previous = CopartitionedAssignment(
-        _claimed(member.actives, topics, count),
-        _claimed(member.standbys, topics, count),
+        _claimed_partitions(member.actives, topics, count),
+        _claimed_partitions(member.standbys, topics, count),
         set(topics),
     )
     previous.validate()
     return previous
 
 
-def _claimed(claims: Claims, topics: Sequence[str], count: int) -> set[int]:
+def _claimed_partitions(claims: Claims, topics: Sequence[str], count: int) -> set[int]:
     """Return the claim on the first topic with a claim, as Faust does; empty without any."""
     for topic in topics:
         numbers = {int(number) for number in claims.get(topic, ()) if 0 <= int(number) < count}

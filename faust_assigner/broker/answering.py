@@ -164,7 +164,7 @@ async def answer(node: Node, peer: Peer, api: Api, header: RequestHeader, reques
             return outcome
         if isinstance(outcome, Encoded):
             return [outcome.framed(struct.pack(">i", header.correlation_id))]
-        return await _encode(node, header, outcome)
+        return await _encode_response(node, header, outcome)
     except Exception as error:
         if header.api_key == PRODUCE and request.acks == 0:
             return CLOSE
@@ -193,10 +193,10 @@ async def answer_error(
         trace=error if level == logging.ERROR else None,
     )
     values = await node.crunch(lambda: refuse(header.api_key, header.api_version, request, code))
-    return await _encode(node, header, values)
+    return await _encode_response(node, header, values)
 
 
-async def _encode(node: Node, header: RequestHeader, values: Any) -> list[bytes]:
+async def _encode_response(node: Node, header: RequestHeader, values: Any) -> list[bytes]:
     def encode() -> list[bytes]:
         return answers.encode_pieces(
             header.api_key, header.api_version, header.correlation_id, values

@@ -60,15 +60,15 @@ Build = Callable[[Mapping[str, object]], Any]
 
 
 @functools.cache
-def _builder(entity: type[Any]) -> Build:
+def _response_builder(entity: type[Any]) -> Build:
     plan: list[tuple[str, Callable[[Any], Any] | None, Any]] = []
     for item in fields(entity):
         kind = classify_field(item)
         convert: Callable[[Any], Any] | None = None
         if isinstance(kind, EntityTupleField):
-            convert = _many(_builder(kind.type_))
+            convert = _build_each(_response_builder(kind.type_))
         elif isinstance(kind, EntityField):
-            convert = _builder(kind.type_)
+            convert = _response_builder(kind.type_)
         elif get_schema_field_type(item) == "error_code":
             convert = ErrorCode
         plan.append((item.name, convert, _implicit_default(item, kind.is_array)))
@@ -85,7 +85,7 @@ def _builder(entity: type[Any]) -> Build:
     return build
 
 
-def _many(build: Build) -> Callable[[Any], Any]:
+def _build_each(build: Build) -> Callable[[Any], Any]:
     return lambda items: tuple(build(item) for item in items)
 
 
@@ -122,7 +122,7 @@ def encode_pieces(
     api_key: int, version: int, correlation_id: int, values: Mapping[str, object]
 ) -> list[bytes]:
     """Return a response frame in pieces; the parts of a :class:`Chain` are not copied."""
-    is_tagged, build, write = _writing(api_key, version)
+    is_tagged, build, write = _response_writer(api_key, version)
     out = Pieces()
     out.write(struct.pack(">i", correlation_id) + (b"\0" if is_tagged else b""))
     write(out, build(values))
@@ -131,10 +131,10 @@ def encode_pieces(
 
 
 @functools.cache
-def _writing(api_key: int, version: int) -> tuple[bool, Build, Callable[[Any, Any], None]]:
+def _response_writer(api_key: int, version: int) -> tuple[bool, Build, Callable[[Any, Any], None]]:
     """Return whether the header has tagged fields, the builder and the writer of a response."""
     schema = load_response_schema(api_key, version)
-    return schema.__header_schema__.__flexible__, _builder(schema), entity_writer(schema)
+    return schema.__header_schema__.__flexible__, _response_builder(schema), entity_writer(schema)
 
 
 def is_long(values: Any, elements: int, size: int) -> bool:

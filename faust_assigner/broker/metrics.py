@@ -61,11 +61,11 @@ def take(server: BrokerServer) -> Snapshot:
         members,
         server.connections,
         len(node.catalogue),
-        {name: _read(spread) for name, spread in spreads.items()},
+        {name: _histogram_values(spread) for name, spread in spreads.items()},
     )
 
 
-def _read(spread: Spread) -> tuple[list[tuple[str, float]], float]:
+def _histogram_values(spread: Spread) -> tuple[list[tuple[str, float]], float]:
     return spread.cumulative(), spread.total
 
 
@@ -83,24 +83,24 @@ class BrokerCollector(Collector):
             return take(self._server)
 
         asked = asyncio.run_coroutine_threadsafe(snapshot(), self._loop)
-        yield from _families(asked.result(SNAPSHOT_TIMEOUT_S))
+        yield from _metric_families(asked.result(SNAPSHOT_TIMEOUT_S))
 
     def describe(self) -> Iterator[Metric]:
         """Return no families: registration runs on the event loop, so a query would deadlock."""
         return iter(())
 
 
-def _families(seen: Snapshot) -> Iterator[Metric]:
-    yield _counter(
+def _metric_families(seen: Snapshot) -> Iterator[Metric]:
+    yield _counter_family(
         "group_rebalances", "Rebalances begun, by what began them", "reason", seen.rebalances
     )
-    yield _counter(
+    yield _counter_family(
         "group_fenced_requests",
         "Requests of members that are no longer in their group",
         "error",
         seen.fenced,
     )
-    yield _counter("events", "Events of the broker, by name", "event", seen.events)
+    yield _counter_family("events", "Events of the broker, by name", "event", seen.events)
     groups = GaugeMetricFamily(PREFIX + "groups", "Groups now", labels=("type", "state"))
     for labels, count in sorted(seen.groups.items()):
         groups.add_metric(labels, count)
@@ -129,7 +129,7 @@ def _families(seen: Snapshot) -> Iterator[Metric]:
     yield beats
 
 
-def _counter(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> Metric:
+def _counter_family(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> Metric:
     family = CounterMetricFamily(PREFIX + name, meaning, labels=(label,))
     for word, count in sorted(counts.items()):
         family.add_metric((word,), count)

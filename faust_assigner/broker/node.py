@@ -124,7 +124,7 @@ class Node:
     def _restore_security(self) -> None:
         settings = self.settings
         self.credentials = Credentials(self.store)
-        self.authorizer = _authorizer(self.store, settings)
+        self.authorizer = _new_authorizer(self.store, settings)
         self.failed_log_ins = FailedLogIns(
             settings.connection_failed_authentication_delay_ms, time.monotonic
         )
@@ -251,7 +251,7 @@ class Node:
         return self._next_producer_id - 1
 
 
-def _authorizer(store: Store, settings: Settings) -> Authorizer | None:
+def _new_authorizer(store: Store, settings: Settings) -> Authorizer | None:
     if not settings.authorizer_class_name:
         return None
     allows = settings.allow_everyone_if_no_acl_found

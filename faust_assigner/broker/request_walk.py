@@ -94,7 +94,7 @@ class Shape:
     skip_many: Callable[[Walk, int, int], int] | None = None
 
 
-def _fixed(size: int) -> Shape:
+def _fixed_size_rule(size: int) -> Shape:
     def skip(walk: Walk, position: int) -> int:
         if position + size > len(walk.data):
             raise MalformedFrame("the frame ends inside a number")
@@ -117,7 +117,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     raise MalformedFrame("a varint has more than five bytes")
 
 
-def _length_prefixed(width: int, *, compact: bool) -> Shape:
+def _length_prefixed_rule(width: int, *, compact: bool) -> Shape:
     fmt = ">h" if width == 2 else ">i"
 
     def skip(walk: Walk, position: int) -> int:
@@ -153,7 +153,7 @@ def _length_prefixed(width: int, *, compact: bool) -> Shape:
     return Shape(1 if compact else width, False, skip, skip_short if compact else None)
 
 
-def _array(item: Shape, *, compact: bool, name: str, may_be_null: bool) -> Shape:
+def _array_rule(item: Shape, *, compact: bool, name: str, may_be_null: bool) -> Shape:
     def skip(walk: Walk, position: int) -> int:
         if compact:
             count, position = read_varint(walk.data, position)
@@ -181,7 +181,7 @@ def _array(item: Shape, *, compact: bool, name: str, may_be_null: bool) -> Shape
     return Shape(1 if compact else 4, False, skip)
 
 
-def _nullable(inner: Shape) -> Shape:
+def _nullable_rule(inner: Shape) -> Shape:
     def skip(walk: Walk, position: int) -> int:
         if position >= len(walk.data):
             raise MalformedFrame("the frame ends before an optional struct")
@@ -190,22 +190,22 @@ def _nullable(inner: Shape) -> Shape:
     return Shape(1, False, skip)
 
 
-def _field_shape(item: Field[Any], flexible: bool, *, tagged: bool) -> Shape:
+def _field_rule(item: Field[Any], flexible: bool, *, tagged: bool) -> Shape:
     kind = classify_field(item)
     optional = is_optional(item) and not tagged
     if isinstance(kind, EntityField | EntityTupleField):
         shape = entity_shape(kind.type_)
         if optional and not kind.is_array:
-            shape = _nullable(shape)
+            shape = _nullable_rule(shape)
     else:
         name = get_schema_field_type(item)
         if name in FIXED_SIZES:
-            shape = _fixed(FIXED_SIZES[name])
+            shape = _fixed_size_rule(FIXED_SIZES[name])
         else:
-            shape = _length_prefixed(2 if name == "string" else 4, compact=flexible)
+            shape = _length_prefixed_rule(2 if name == "string" else 4, compact=flexible)
     if not kind.is_array:
         return shape
-    return _array(shape, compact=flexible, name=item.name, may_be_null=is_optional(item))
+    return _array_rule(shape, compact=flexible, name=item.name, may_be_null=is_optional(item))
 
 
 def tag_section(known: Mapping[int, Shape]) -> Shape:
@@ -244,7 +244,7 @@ def entity_shape(entity: type[Any]) -> Shape:
     tags: dict[int, Shape] = {}
     for item in fields(entity):
         tag = get_field_tag(item)
-        shape = _field_shape(item, flexible, tagged=tag is not None)
+        shape = _field_rule(item, flexible, tagged=tag is not None)
         if tag is not None:
             tags[int(tag)] = shape
         else:
@@ -253,7 +253,7 @@ def entity_shape(entity: type[Any]) -> Shape:
         steps.append(tag_section(tags))
     minimum = sum(step.minimum for step in steps)
     if all(step.fixed for step in steps):
-        return _fixed(minimum)
+        return _fixed_size_rule(minimum)
     skips = tuple(step.skip for step in steps)
 
     def skip(walk: Walk, position: int) -> int:

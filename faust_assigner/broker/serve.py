@@ -89,7 +89,7 @@ async def _serve(
     metrics: MetricsPort | None = None
     try:
         if metrics_port is not None:
-            metrics = await _show_metrics(server, metrics_port, say)
+            metrics = await _start_metrics(server, metrics_port, say)
         if settings.listeners:
             say(f"listening on {', '.join(map(str, server.listeners))}")
         else:
@@ -101,7 +101,9 @@ async def _serve(
         await server.stop()
 
 
-async def _show_metrics(server: BrokerServer, port: int, say: Callable[[str], None]) -> MetricsPort:
+async def _start_metrics(
+    server: BrokerServer, port: int, say: Callable[[str], None]
+) -> MetricsPort:
     """Start the metrics. Raises OSError if the port is taken, MissingExtra without prometheus-client."""
     with needs("metrics"):
         from faust_assigner.broker.metrics import MetricsPort

@@ -39,7 +39,7 @@ def check_together(settings: Settings) -> None:
     _check_listeners(settings)
     super_users(settings.super_users)
     for name in BOUNDED:
-        _check_between(settings, name)
+        _check_in_range(settings, name)
     for one, is_wrong, words, other in WRONG_ORDERS:
         if is_wrong(getattr(settings, one), getattr(settings, other)):
             raise ConfigError(f"{_shown(settings, one)} {words} {_shown(settings, other)}")
@@ -65,7 +65,7 @@ def _check_listeners(settings: Settings) -> None:
         )
 
 
-def _check_between(settings: Settings, field: str) -> None:
+def _check_in_range(settings: Settings, field: str) -> None:
     name, least, most = (f"group_consumer_{part}{field}" for part in ("", "min_", "max_"))
     if not getattr(settings, least) <= getattr(settings, name) <= getattr(settings, most):
         shown = (_shown(settings, one) for one in (name, least, most))

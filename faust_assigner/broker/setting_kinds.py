@@ -94,21 +94,21 @@ def some_of(*choices: str) -> ConfigKind[str]:
     return ConfigKind(f"some of {', '.join(choices)}, each once", parse, config_type=LIST)
 
 
-def _ratio(text: str) -> float:
+def _parse_ratio(text: str) -> float:
     value = float(text)
     if "_" in text or not 0.0 <= value <= 1.0:
         raise ValueError(text)
     return value
 
 
-def _flag(text: str) -> bool:
+def _parse_flag(text: str) -> bool:
     word = text.strip().lower()
     if word not in ("true", "false"):
         raise ValueError(text)
     return word == "true"
 
 
-def _assignors(text: str) -> str:
+def _parse_assignors(text: str) -> str:
     items = [part.strip() for part in text.split(",")]
     names = [item.partition("=")[0] for item in items]
     for item, name in zip(items, names, strict=True):
@@ -119,7 +119,7 @@ def _assignors(text: str) -> str:
     return ",".join(items)
 
 
-def _cleanup_policy(text: str) -> str:
+def _parse_cleanup_policy(text: str) -> str:
     # An empty list keeps records without limit (KIP-1161).
     if text and not {word.strip() for word in text.split(",")} <= {"delete", "compact"}:
         raise ValueError(text)
@@ -129,11 +129,11 @@ def _cleanup_policy(text: str) -> str:
 POSITIVE: Final = whole(1, INT32_MAX)
 TEXT: Final = ConfigKind("a text", str)
 TEXTS: Final = ConfigKind("texts, separated by commas", str, config_type=LIST)
-RATIO: Final = ConfigKind("a number from 0 to 1", _ratio, config_type=DOUBLE)
-FLAG: Final = ConfigKind("true or false", _flag, config_type=BOOLEAN)
-CLEANUP_POLICY: Final = ConfigKind("delete, compact, both or none", _cleanup_policy, "", LIST)
+RATIO: Final = ConfigKind("a number from 0 to 1", _parse_ratio, config_type=DOUBLE)
+FLAG: Final = ConfigKind("true or false", _parse_flag, config_type=BOOLEAN)
+CLEANUP_POLICY: Final = ConfigKind("delete, compact, both or none", _parse_cleanup_policy, "", LIST)
 ASSIGNORS: Final = ConfigKind(
     f"some of {', '.join(BUILT_IN)} and NAME=MODULE:FUNCTION, each name once",
-    _assignors,
+    _parse_assignors,
     config_type=LIST,
 )

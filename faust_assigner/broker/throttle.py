@@ -84,11 +84,13 @@ def start(handler: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
         waits_for = handler.send(None)
     except StopIteration as done:
         return True, done.value
-    return False, asyncio.get_running_loop().create_task(_go_on(handler, waits_for))
+    return False, asyncio.get_running_loop().create_task(_continue_handler(handler, waits_for))
 
 
 @types.coroutine
-def _go_on(handler: Coroutine[Any, Any, Any], waits_for: object) -> Generator[Any, Any, Any]:
+def _continue_handler(
+    handler: Coroutine[Any, Any, Any], waits_for: object
+) -> Generator[Any, Any, Any]:
     while True:
         try:
             sent = yield waits_for

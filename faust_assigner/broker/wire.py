@@ -71,11 +71,11 @@ def decode_request(
 
     Raises MalformedFrame, NullArray, and LongRequest if the message has more than ``limit`` elements.
     """
-    schema, shape, read = _reading(api_key, version)
+    schema, shape, read = _request_reader(api_key, version)
     walk = Walk(frame, limit)
     shape.skip(walk, position)  # trailing bytes are ignored: librdkafka 2.16 sends 3 extra bytes
     if walk.cuts:
-        frame = _without(frame, walk.cuts)
+        frame = _cut_out(frame, walk.cuts)
     try:
         message, _ = read(frame, position)
     except Exception as error:
@@ -84,7 +84,7 @@ def decode_request(
 
 
 @functools.cache
-def _reading(
+def _request_reader(
     api_key: int, version: int
 ) -> tuple[type[Any], Shape, Callable[[bytes, int], tuple[Any, int]]]:
     """Return schema, shape and reader of a request; kio would look them up by name each time."""
@@ -92,7 +92,7 @@ def _reading(
     return schema, entity_shape(schema), entity_reader(schema)
 
 
-def _without(frame: bytes, cuts: Sequence[tuple[int, int, bytes]]) -> bytes:
+def _cut_out(frame: bytes, cuts: Sequence[tuple[int, int, bytes]]) -> bytes:
     """Return the frame with the pieces (start, stop) replaced, in one pass."""
     pieces: list[bytes] = []
     position = 0

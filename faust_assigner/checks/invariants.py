@@ -56,26 +56,26 @@ def check(
         frozenset(weightless),
         warmups,
     )
-    found = list(_check_plan(case, plan))
+    found = list(_check_one_plan(case, plan))
     if planner is not None:
-        found += _settles(case, plan, planner)
-        found += _ignores_order(case, plan, planner)
+        found += _check_settles(case, plan, planner)
+        found += _check_ignores_order(case, plan, planner)
     return sorted(set(found))
 
 
-def _check_plan(case: Case, plan: Answer) -> Iterable[Violation]:
+def _check_one_plan(case: Case, plan: Answer) -> Iterable[Violation]:
     """Check A1 to A5 on one plan."""
     owners: Owners = {t: [NOBODY] * case.partitions[t] for t in case.unit_of}
     yield from check_one_active_each(case, plan, owners)
     yield from check_tasks_stay_whole(case, owners)
     unit_owner = [owners[unit.topics[0]] for unit in case.units]
     promoted = yield from check_promotions(case, unit_owner)
-    target = _by_unit(case, plan, getattr(plan, "target", None), unit_owner)
+    target = _values_by_unit(case, plan, getattr(plan, "target", None), unit_owner)
     held = yield from read_standbys(case, plan)
     warming = remove_warmups(case, plan, held)
     yield from check_standbys(case, held, unit_owner)
     if case.waiting is not None:
-        wanted = _by_unit(case, plan, getattr(plan, "wanted", None), target)
+        wanted = _values_by_unit(case, plan, getattr(plan, "wanted", None), target)
         for complaint in case.waiting.complaints(unit_owner, wanted, held, warming):
             yield Violation("A3", complaint)
     elif warming:
@@ -84,7 +84,9 @@ def _check_plan(case: Case, plan: Answer) -> Iterable[Violation]:
     yield from check_even_and_sticky(case, target)
 
 
-def _by_unit(case: Case, plan: Answer, told: Any, otherwise: list[list[int]]) -> list[list[int]]:
+def _values_by_unit(
+    case: Case, plan: Answer, told: Any, otherwise: list[list[int]]
+) -> list[list[int]]:
     """Convert a plan's values by group to values by unit; return ``otherwise`` if there are no values."""
     if told is None:
         return otherwise
@@ -111,11 +113,11 @@ def carried(members: Sequence[Member], plan: Answer) -> list[Member]:
     ]
 
 
-def _named(plan: Answer, ids: Sequence[str]) -> list[tuple[object, object]]:
+def _differences(plan: Answer, ids: Sequence[str]) -> list[tuple[object, object]]:
     return [(dict(plan.actives(i)), dict(plan.standbys(i))) for i in ids]
 
 
-def _settles(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
+def _check_settles(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
     """Check that repeated plans for unchanged members become equal (A6).
 
     A plan that leaves tasks off their target may differ from the next plan, because its copies allow a better
@@ -127,11 +129,11 @@ def _settles(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
     while True:
         members = carried(members, last)
         now = planner(members)
-        if _left(now) >= _left(last):
+        if _count_off_target(now) >= _count_off_target(last):
             break
         last = now
     for name, was, now_ in zip(
-        case.ids, _named(last, case.ids), _named(now, case.ids), strict=True
+        case.ids, _differences(last, case.ids), _differences(now, case.ids), strict=True
     ):
         if was[0] != now_[0]:
             yield Violation("A6", f"the actives of {name} moved again although nothing changed")
@@ -139,7 +141,7 @@ def _settles(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
             yield Violation("A6", f"the standbys of {name} moved again although nothing changed")
 
 
-def _left(plan: Answer) -> tuple[int, int]:
+def _count_off_target(plan: Answer) -> tuple[int, int]:
     """Return the number of tasks off their target, and the number of these without a standby there."""
     off = lacking = 0
     told: Any = plan
@@ -150,7 +152,7 @@ def _left(plan: Answer) -> tuple[int, int]:
     return off, lacking
 
 
-def _ignores_order(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
+def _check_ignores_order(case: Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
     """Check that the order of the members has no effect (A8)."""
-    if _named(planner(case.members[::-1]), case.ids) != _named(plan, case.ids):
+    if _differences(planner(case.members[::-1]), case.ids) != _differences(plan, case.ids):
         yield Violation("A8", "the plan depends on the order of the members")

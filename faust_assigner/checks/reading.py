@@ -63,10 +63,10 @@ def units_of(
         for (count, mine, idle), topics in together.items()
     ]
     units.sort(key=lambda u: (u.count, -len(u.who), u.weightless, u.topics[0]))
-    return [replace(unit, leader=_leader(unit, units)) for unit in units]
+    return [replace(unit, leader=_followed_unit(unit, units)) for unit in units]
 
 
-def _leader(unit: Unit, units: list[Unit]) -> int | None:
+def _followed_unit(unit: Unit, units: list[Unit]) -> int | None:
     """Return the unit that a changelog-only unit follows: a wider unit, with most common members."""
     if not unit.only_changelogs:
         return None
@@ -130,10 +130,10 @@ def accepted_owners(unit: Unit, members: list[Member], side: str) -> list[int]:
     dates = [
         former_generation(m) if side == "former_actives" else generation_of(m) for m in members
     ]
-    return [_voted(of_number, dates, order) for of_number in claims]
+    return [_accepted_claim(of_number, dates, order) for of_number in claims]
 
 
-def _voted(of_number: dict[str, set[int]], dates: list[int], order: dict[str, int]) -> int:
+def _accepted_claim(of_number: dict[str, set[int]], dates: list[int], order: dict[str, int]) -> int:
     if not of_number:
         return NOBODY
     newest = max(dates[m] for claimants in of_number.values() for m in claimants)

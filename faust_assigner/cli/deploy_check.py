@@ -121,19 +121,19 @@ def deploy_check(
     """
     from faust_assigner.deploy.judge import Budget
 
-    question = _question(stopping, rolling, lose_rack, scale)
+    question = _parse_question(stopping, rolling, lose_rack, scale)
     budget = Budget(cold=max_cold, pause_s=max_pause, members=members)
     try:
         with reported_errors(), quiet_kafka():
             where = where_of(group_id=group_id, **reach)
-            known = _known(ledgers, group_id, restart, reach["config"])
+            known = _load_known(ledgers, group_id, restart, reach["config"])
             found = asyncio.run(_until_safe(where, question, budget, known, wait, every))
     except SystemExit:
         raise SystemExit(CANNOT_TELL) from None
     _show(found, as_json)
 
 
-def _question(
+def _parse_question(
     stopping: tuple[str, ...], rolling: bool, lose_rack: str | None, scale: int | None
 ) -> Question:
     from faust_assigner.deploy.play import LOSE_RACK, ROLLING, SCALE, STOP, Question
@@ -150,7 +150,7 @@ def _question(
     return Question(kind=STOP, workers=stopping)
 
 
-def _known(
+def _load_known(
     ledgers: tuple[str, ...], group_id: str, restart_s: float | None, config: str | None
 ) -> Known:
     from faust_assigner.deploy.steps import Known
@@ -159,11 +159,11 @@ def _known(
     if not ledgers:
         return Known(restart_s=restart_s)
     rows = accepted_rows(ledgers, properties=properties(config))
-    recoveries = _recoveries(rows, group_id, "the ledger's recoveries")
+    recoveries = _select_recoveries(rows, group_id, "the ledger's recoveries")
     return Known(recoveries=recoveries, restart_s=restart_s)
 
 
-def _recoveries(rows: Iterable[Row | object], group_id: str, origin: str) -> Recoveries:
+def _select_recoveries(rows: Iterable[Row | object], group_id: str, origin: str) -> Recoveries:
     from faust_assigner.deploy.pauses import Recoveries
     from faust_assigner.ledger import Row
 
@@ -180,7 +180,7 @@ async def _with_recoveries(known: Known, looks: Looks, evidence: Evidence) -> Kn
     lines, _ = await looks.ledgers(evidence, most_pages=LEDGER_PAGES)
     if not lines:
         return known
-    told = _recoveries(map(parse, lines), evidence.group.group_id, "the workers' recoveries")
+    told = _select_recoveries(map(parse, lines), evidence.group.group_id, "the workers' recoveries")
     return replace(known, recoveries=told)
 
 
@@ -195,14 +195,14 @@ async def _until_safe(
     async with Looks(where, time.time) as looks:
         while True:
             found = await _one_look(
-                looks, question, budget, known, must_answer=_is_over(end, every_s)
+                looks, question, budget, known, must_answer=_is_wait_over(end, every_s)
             )
             if isinstance(found, str):
                 why = found
-            elif found.exit_code == 0 or _is_over(end, every_s):
+            elif found.exit_code == 0 or _is_wait_over(end, every_s):
                 return found
             else:
-                why = _reason(found)
+                why = _unsafe_reason(found)
             if why != said:
                 said = why
                 left = max(0.0, end - time.monotonic())
@@ -210,7 +210,7 @@ async def _until_safe(
             await asyncio.sleep(every_s)
 
 
-def _is_over(end: float, every_s: float) -> bool:
+def _is_wait_over(end: float, every_s: float) -> bool:
     return time.monotonic() + every_s > end
 
 
@@ -233,7 +233,7 @@ async def _one_look(
         return said[0]
 
 
-def _reason(found: Report) -> str:
+def _unsafe_reason(found: Report) -> str:
     from faust_assigner.deploy.report import FAILED, OK
 
     worst = sorted(

@@ -96,7 +96,7 @@ def doctor(
 
     _check_codes(*ignore, *([explain] if explain else []))
     if explain:
-        _explain(explain)
+        _print_explanation(explain)
         return
     if app is None and group_id is None:
         raise click.UsageError("give -A APP, or --bootstrap HOST:PORT --group APP, or both")
@@ -105,25 +105,25 @@ def doctor(
     deployment = Deployment(workers=workers, racks=racks, grace_s=grace)
     try:
         with reported_errors(), quiet_kafka():
-            found = _look(app, bootstrap, group_id, config, workers_at, deployment)
+            found = _run_checks(app, bootstrap, group_id, config, workers_at, deployment)
     except SystemExit:
         raise SystemExit(NOT_LOOKED) from None
-    _show(found.without(_upper(ignore)), fail_on, as_json)
+    _show(found.without(_upper_codes(ignore)), fail_on, as_json)
 
 
-def _upper(codes: tuple[str, ...]) -> tuple[str, ...]:
+def _upper_codes(codes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(code.upper() for code in codes)
 
 
 def _check_codes(*codes: str) -> None:
     from faust_assigner.doctor.codes import BY_CODE
 
-    for code in _upper(codes):
+    for code in _upper_codes(codes):
         if code not in BY_CODE:
             raise click.BadParameter(f"unknown code {code}; the codes are {', '.join(BY_CODE)}")
 
 
-def _explain(code: str) -> None:
+def _print_explanation(code: str) -> None:
     from faust_assigner.doctor.codes import BY_CODE
 
     entry = BY_CODE[code.upper()]
@@ -133,7 +133,7 @@ def _explain(code: str) -> None:
     )
 
 
-def _look(
+def _run_checks(
     app: str | None,
     bootstrap: str | None,
     group_id: str | None,

@@ -45,7 +45,7 @@ def list_(bootstrap: str | None, config: str | None, as_json: bool) -> None:
         if not found:
             click.echo("no groups")
             return
-        table = _table("group", "type", "protocol type", "state")
+        table = _new_table("group", "type", "protocol type", "state")
         for group in found:
             table.add_row(
                 group.group_id,
@@ -78,7 +78,7 @@ def describe(group_id: str, bootstrap: str | None, config: str | None, as_json: 
                 )
             )
             return
-        _print(group)
+        _print_group(group)
 
 
 @groups.command()
@@ -95,7 +95,7 @@ def rolls(group_id: str, bootstrap: str | None, config: str | None, as_json: boo
         if as_json:
             click.echo(json.dumps({**asdict(found), "advice": found.advice}))
             return
-        table = _table("member", "client", "host", "worker")
+        table = _new_table("member", "client", "host", "worker")
         for worker in found.workers:
             table.add_row(worker.member_id, worker.client_id, worker.host, worker.kind)
         _show(table)
@@ -143,7 +143,7 @@ def retire(
             raise SystemExit(1)
 
 
-def _print(group: GroupView) -> None:
+def _print_group(group: GroupView) -> None:
     click.echo(
         f"group {group.group_id}: {group.group_type} {group.protocol_type or NOTHING}, {group.state}, "
         f"{len(group.members)} members, assignor {group.assignor or NOTHING}, at {group.coordinator}"
@@ -151,7 +151,7 @@ def _print(group: GroupView) -> None:
     if group.epoch is not None:
         click.echo(f"group epoch {group.epoch}, target assignment epoch {group.target_epoch}")
     if group.members:
-        table = _table(
+        table = _new_table(
             "member",
             "instance",
             "client",
@@ -166,16 +166,16 @@ def _print(group: GroupView) -> None:
             table.add_row(*_member_cells(member, in_consumer_group=group.epoch is not None))
         _show(table)
     if group.partitions:
-        table = _table(
+        table = _new_table(
             "topic", "partition", "committed", "end", "lag", "owner", numbers=(1, 2, 3, 4)
         )
         for row in group.partitions:
             table.add_row(
                 row.topic,
                 str(row.partition),
-                _number(row.committed),
+                _number_or_dash(row.committed),
                 str(row.end),
-                _number(row.lag),
+                _number_or_dash(row.lag),
                 row.owner or NOTHING,
             )
         _show(table)
@@ -196,7 +196,7 @@ def _member_cells(member: GroupMemberView, *, in_consumer_group: bool) -> list[s
         member.instance_id or NOTHING,
         member.client_id,
         member.host,
-        "classic" if member.is_classic and in_consumer_group else _number(member.epoch),
+        "classic" if member.is_classic and in_consumer_group else _number_or_dash(member.epoch),
         owned or NOTHING,
         "\n".join(as_ranges(member.standbys)) or NOTHING,
         "\n".join(as_ranges(member.pending)) or NOTHING,
@@ -204,11 +204,11 @@ def _member_cells(member: GroupMemberView, *, in_consumer_group: bool) -> list[s
     ]
 
 
-def _number(value: int | None) -> str:
+def _number_or_dash(value: int | None) -> str:
     return NOTHING if value is None else str(value)
 
 
-def _table(*heads: str, numbers: tuple[int, ...] = ()) -> Table:
+def _new_table(*heads: str, numbers: tuple[int, ...] = ()) -> Table:
     from rich.box import SIMPLE
     from rich.table import Table
 

@@ -100,7 +100,7 @@ def history(no_spark: bool, master: str, as_json: bool, **given: Unpack[Given]) 
     with reported_errors():
         from faust_assigner.pipeline.console import show_history
 
-        options = _options(given)
+        options = _parse_options(given)
         report = _report(options, master=None if no_spark else master)
         if as_json:
             click.echo(report.to_json(), nl=False)
@@ -110,7 +110,7 @@ def history(no_spark: bool, master: str, as_json: bool, **given: Unpack[Given]) 
             report.quality.check()
 
 
-def _options(given: Given) -> HistoryOptions:
+def _parse_options(given: Given) -> HistoryOptions:
     """Parse the options. Raises ConfigError."""
     from faust_assigner.pipeline.history.job import HistoryOptions
     from faust_assigner.pipeline.history.quality import Gates

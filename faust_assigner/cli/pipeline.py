@@ -48,25 +48,26 @@ def run(path: Path, check: bool, master: str | None) -> None:
     A section that fails does not keep the others from running. Exit code: 2 or 1 where a section failed for
     good, 3 where the data missed a gate, 75 where trying again may help, 0 otherwise.
     """
-    told = _read(path)
+    told = _read_file(path)
     shared = told.pop("pipeline", {})
     if master is not None:
         shared["master"] = master
     steps = [
-        (name, _arguments(name, entry)) for name, entry in _entries(told, shared.get("no-spark"))
+        (name, _command_arguments(name, entry))
+        for name, entry in _job_sections(told, shared.get("no-spark"))
     ]
     for name, arguments in steps:
-        _parsed(path, name, arguments)
+        _check_arguments(path, name, arguments)
     if check:
         click.echo(f"{path}: {', '.join(name for name, _ in steps) or 'no section'}")
         return
-    with reported_errors(), _session(shared, told.get("history", {})):
+    with reported_errors(), _spark_session(shared, told.get("history", {})):
         codes = [_run(name, arguments) for name, arguments in steps]
     failed = [code for code in codes if code]
     raise SystemExit(next((code for code in _WORST_FIRST if code in failed), max([0, *failed])))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> dict[str, Any]:
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -81,7 +82,9 @@ def _read(path: Path) -> dict[str, Any]:
     return told
 
 
-def _entries(told: Mapping[str, Any], no_spark: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _job_sections(
+    told: Mapping[str, Any], no_spark: object
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (name, options) of each section, in order; ``[[snapshot]]`` may occur several times."""
     for name, wanted in STEPS.items():
         entries = told.get(name, [])
@@ -91,7 +94,7 @@ def _entries(told: Mapping[str, Any], no_spark: object) -> Iterator[tuple[str, M
             yield name, {**wanted, **({"no-spark": True} if no_spark else {}), **entry}
 
 
-def _arguments(name: str, entry: Mapping[str, Any]) -> list[str]:
+def _command_arguments(name: str, entry: Mapping[str, Any]) -> list[str]:
     """Convert a section to the arguments of its command."""
     found: list[str] = []
     for option, value in entry.items():
@@ -107,21 +110,21 @@ def _arguments(name: str, entry: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _command(name: str) -> click.Command:
+def _load_command(name: str) -> click.Command:
     command: click.Command = getattr(importlib.import_module(f"faust_assigner.cli.{name}"), name)
     return command
 
 
-def _parsed(path: Path, name: str, arguments: list[str]) -> None:
+def _check_arguments(path: Path, name: str, arguments: list[str]) -> None:
     """Raise UsageError for an option that the command does not have."""
     try:
-        _command(name).make_context(name, list(arguments))
+        _load_command(name).make_context(name, list(arguments))
     except click.UsageError as error:
         raise click.UsageError(f"{path}: [{name}]: {error.format_message()}") from error
 
 
 @contextlib.contextmanager
-def _session(shared: Mapping[str, Any], history: Any) -> Iterator[None]:
+def _spark_session(shared: Mapping[str, Any], history: Any) -> Iterator[None]:
     """Hold a Spark session in the block, set up for the formats of ``history``; none with ``no-spark``."""
     if shared.get("no-spark"):
         yield
@@ -144,7 +147,7 @@ def _run(name: str, arguments: list[str]) -> int:
     """Run one section, and return its exit code."""
     click.echo(f"== {name}")
     try:
-        _command(name).main(arguments, prog_name=name, standalone_mode=False)
+        _load_command(name).main(arguments, prog_name=name, standalone_mode=False)
     except SystemExit as end:
         return int(end.code or 0)
     except click.ClickException as error:

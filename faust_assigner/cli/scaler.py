@@ -84,11 +84,11 @@ def scaler(
     with reported_errors(), quiet_kafka():
         from faust_assigner.scaler.settings import read_settings
 
-        defaults = _pairs(given)
+        defaults = _parse_pairs(given)
         settings = read_settings(defaults)
         where = where_of(group_id=group_id, **reach)
         if once:
-            _show(group_id, asyncio.run(_once(where, settings)), as_json)
+            _show(group_id, asyncio.run(_recommend_once(where, settings)), as_json)
             return
         from faust_assigner.scaler.server import Listening, serve
         from faust_assigner.settings.service import address
@@ -113,7 +113,7 @@ def scaler(
             fail(error, 1)
 
 
-def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+def _parse_pairs(given: tuple[str, ...]) -> dict[str, str]:
     """Parse KEY=VALUE pairs. Raises UsageError."""
     found = {}
     for text in given:
@@ -124,7 +124,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-async def _once(where: Where, settings: Settings) -> Recommendation:
+async def _recommend_once(where: Where, settings: Settings) -> Recommendation:
     """Return the recommendation after two queries. Raises the error of a failed query."""
     from faust_assigner.scaler.look import look_of
     from faust_assigner.scaler.memory import Memory

@@ -9,7 +9,7 @@ import click
 from faust_assigner.cli.failure import fail, reported_errors
 
 
-def _switched(flag: str) -> str:
+def _switch_declaration(flag: str) -> str:
     """Return click's declaration of a switch that is on by default: ``--x/--no-x``."""
     return f"{flag}/{flag.replace('--', '--no-', 1)}"
 
@@ -23,7 +23,7 @@ class _Serve(click.Command):
 
         found: list[click.Parameter] = [
             click.Option(
-                [_switched(flag(setting)) if setting.default is True else flag(setting)],
+                [_switch_declaration(flag(setting)) if setting.default is True else flag(setting)],
                 multiple=setting.kind in REPEATED,
                 is_flag=isinstance(setting.default, bool),
                 default=None,

@@ -140,9 +140,9 @@ def simulate(
             scenarios,
             seed,
             out,
-            _names(policies),
-            _numbers(replicas, "--replicas"),
-            _shape(members, partitions, racks),
+            _parse_names(policies),
+            _parse_numbers(replicas, "--replicas"),
+            _parse_shape(members, partitions, racks),
             Costs(),
             session_timeout,
             ledgers,
@@ -166,21 +166,21 @@ def simulate(
         tell(report, lambda report: show_simulation(report, out), as_json=as_json)
 
 
-def _shape(members: str, partitions: str, racks: str) -> Shape:
+def _parse_shape(members: str, partitions: str, racks: str) -> Shape:
     from faust_assigner.pipeline.simulate.scenarios import Shape
 
     return Shape(
-        members=_range(members, "--members", 1),
-        partitions=_range(partitions, "--partitions", 2),
-        racks=_numbers(racks, "--racks", 1),
+        members=_parse_range(members, "--members", 1),
+        partitions=_parse_range(partitions, "--partitions", 2),
+        racks=_parse_numbers(racks, "--racks", 1),
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:
+def _parse_numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:
     """Parse ``0,1,2`` as numbers. Raises BadParameter for other text."""
     if not re.fullmatch(r"\d{1,6}(,\d{1,6})*", text) or min(map(int, text.split(","))) < lowest:
         raise click.BadParameter(
@@ -189,7 +189,7 @@ def _numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(number) for number in text.split(",")))
 
 
-def _range(text: str, option: str, lowest: int) -> tuple[int, int]:
+def _parse_range(text: str, option: str, lowest: int) -> tuple[int, int]:
     """Parse ``3:8`` or ``5`` as (from, to). Raises BadParameter for other text."""
     low, _, high = text.partition(":")
     if not re.fullmatch(r"\d{1,6}(:\d{1,6})?", text) or not lowest <= int(low) <= int(high or low):

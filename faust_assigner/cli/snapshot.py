@@ -87,7 +87,7 @@ def snapshot(
         from faust_assigner.pipeline.progress import Progress, shown
         from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
 
-        _require(bootstrap, config, topic, to)
+        _require_options(bootstrap, config, topic, to)
         options = SnapshotOptions(
             shared.cluster(bootstrap, config),
             topic or "",
@@ -104,7 +104,9 @@ def snapshot(
         show_manifests(manifests, options.to, as_json=as_json)
 
 
-def _require(bootstrap: str | None, config: str | None, topic: str | None, to: str | None) -> None:
+def _require_options(
+    bootstrap: str | None, config: str | None, topic: str | None, to: str | None
+) -> None:
     """Raise UsageError if a required option of a snapshot is missing."""
     missing = [
         f"--{name}"
@@ -145,8 +147,10 @@ def verify_snapshots(
         from faust_assigner.pipeline.console import show_verdicts
         from faust_assigner.snapshots.upkeep import verify
 
-        catalog, topics = _snapshots(context, folder or to, topic)
-        verdicts = list(verify(catalog, topics, _logs(context, bootstrap, config, topics, catalog)))
+        catalog, topics = _requested_snapshots(context, folder or to, topic)
+        verdicts = list(
+            verify(catalog, topics, _current_logs(context, bootstrap, config, topics, catalog))
+        )
         show_verdicts(verdicts, as_json=as_json)
         raise SystemExit(1 if any(each.problem and each.manifest for each in verdicts) else 0)
 
@@ -198,7 +202,7 @@ def collect_snapshots(
         from faust_assigner.pipeline.snapshots.job import duration_ms
         from faust_assigner.snapshots.upkeep import collect_garbage
 
-        catalog, topics = _snapshots(context, folder or to, topic)
+        catalog, topics = _requested_snapshots(context, folder or to, topic)
         removed = collect_garbage(
             catalog,
             now_ms=round(time.time() * 1000),
@@ -211,7 +215,7 @@ def collect_snapshots(
         show_removals(removed, dry_run=dry_run, as_json=as_json)
 
 
-def _logs(
+def _current_logs(
     context: click.Context,
     bootstrap: str | None,
     config: str | None,
@@ -234,7 +238,7 @@ def _logs(
     return logs
 
 
-def _snapshots(
+def _requested_snapshots(
     context: click.Context, folder: str | None, topic: str | None
 ) -> tuple[Any, list[str] | None]:
     """Return (the catalog, the requested topics or None for all).

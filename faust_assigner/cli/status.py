@@ -64,14 +64,14 @@ def status(
     with reported_errors(), quiet_kafka():
         collect_rarely()
         if saved is not None:
-            _show_saved(saved, with_partitions, as_json)
+            _print_saved(saved, with_partitions, as_json)
             return
         where = where_of(group_id=group_id or "", **reach)
         if not watch:
-            _show(asyncio.run(_look(where)), with_partitions, as_json)
+            _show(asyncio.run(_look_once(where)), with_partitions, as_json)
             return
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_watch(where, every, with_partitions, as_json))
+            asyncio.run(_watch_group(where, every, with_partitions, as_json))
 
 
 def collect_rarely() -> None:
@@ -83,7 +83,7 @@ def collect_rarely() -> None:
     gc.set_threshold(100_000)
 
 
-async def _look(where: Where) -> Report:
+async def _look_once(where: Where) -> Report:
     from faust_assigner.status.build import build
     from faust_assigner.status.collect import Looks
 
@@ -103,7 +103,7 @@ def _show(report: Report, with_partitions: bool, as_json: bool) -> None:
     console().print(render(report, with_partitions=with_partitions))
 
 
-def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
+def _print_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
     """Show the newest status in the file; text output begins with its time."""
     from faust_assigner.status.saved import read_saved
 
@@ -116,7 +116,7 @@ def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
     _show(report, with_partitions, as_json)
 
 
-async def _watch(where: Where, every: float, with_partitions: bool, as_json: bool) -> None:
+async def _watch_group(where: Where, every: float, with_partitions: bool, as_json: bool) -> None:
     """Show the status every ``every`` seconds; print the error of a failed query and continue."""
     from faust_assigner.status.collect import Looks
 
@@ -124,12 +124,12 @@ async def _watch(where: Where, every: float, with_partitions: bool, as_json: boo
     async with Looks(where, time.time) as looks:
         if as_json or not screen.is_terminal:
             while True:
-                await _line(looks, with_partitions, as_json)
+                await _print_lines(looks, with_partitions, as_json)
                 await asyncio.sleep(every)
-        await _live(looks, screen, every, with_partitions)
+        await _update_screen(looks, screen, every, with_partitions)
 
 
-async def _line(looks: Looks, with_partitions: bool, as_json: bool) -> None:
+async def _print_lines(looks: Looks, with_partitions: bool, as_json: bool) -> None:
     from faust_assigner.pipeline.failure import verdict
     from faust_assigner.status.build import build
 
@@ -144,7 +144,9 @@ async def _line(looks: Looks, with_partitions: bool, as_json: bool) -> None:
     _show(report, with_partitions, as_json)
 
 
-async def _live(looks: Looks, screen: Console, every: float, with_partitions: bool) -> None:
+async def _update_screen(
+    looks: Looks, screen: Console, every: float, with_partitions: bool
+) -> None:
     from rich.live import Live
     from rich.text import Text
 

@@ -44,18 +44,22 @@ def ui(bind: str, port: int, saved: Path | None, group_id: str | None, **reach: 
     """
     check_source(saved, group_id, reach["bootstrap"], reach["config"], reach["workers"])
     with reported_errors(), quiet_kafka(), contextlib.suppress(KeyboardInterrupt):
-        watch = _saved(saved) if saved else _live(where_of(group_id=group_id or "", **reach))
+        watch = (
+            _saved_watch(saved)
+            if saved
+            else _live_watch(where_of(group_id=group_id or "", **reach))
+        )
         asyncio.run(_serve(watch, bind, port))
 
 
-def _live(where: Where) -> Watch:
+def _live_watch(where: Where) -> Watch:
     from faust_assigner.page.watch import Watch
     from faust_assigner.status.collect import Looks
 
     return Watch(where.group_id, lambda: Looks(where, time.time))
 
 
-def _saved(file: Path) -> Watch:
+def _saved_watch(file: Path) -> Watch:
     from faust_assigner.page.look import look_of
     from faust_assigner.page.watch import Watch
     from faust_assigner.status.saved import read_saved

@@ -59,13 +59,13 @@ def why(
     from faust_assigner.story.read import read
     from faust_assigner.story.tell import why_member, why_partition
 
-    moment = None if at is None else _moment(at, datetime.now(UTC))
+    moment = None if at is None else _parse_time(at, datetime.now(UTC))
     if not ledgers and not group_id:
         raise click.UsageError("give --bootstrap B --group APP, or --ledger FOLDER")
     with reported_errors(), quiet_kafka():
-        lines: Iterable[bytes] = _lines(ledgers, group_id, reach["config"])
+        lines: Iterable[bytes] = _ledger_lines(ledgers, group_id, reach["config"])
         if not ledgers:
-            lines = asyncio.run(_told(where_of(group_id=group_id or "", **reach)))
+            lines = asyncio.run(_worker_ledger_lines(where_of(group_id=group_id or "", **reach)))
         story = read(lines, group_id)
         topic, _, number = subject.rpartition("/")
         if topic and number.isdecimal() and "://" not in subject:
@@ -82,7 +82,7 @@ def why(
     console(width=130).print(render(answer))
 
 
-async def _told(where: Where) -> list[bytes]:
+async def _worker_ledger_lines(where: Where) -> list[bytes]:
     """Return the ledger lines of the group's workers; print a line for each missing ledger."""
     from faust_assigner.status.collect import Looks
 
@@ -93,12 +93,14 @@ async def _told(where: Where) -> list[bytes]:
     return lines
 
 
-def _lines(ledgers: tuple[str, ...], group_id: str | None, config: str | None) -> Iterator[bytes]:
+def _ledger_lines(
+    ledgers: tuple[str, ...], group_id: str | None, config: str | None
+) -> Iterator[bytes]:
     from faust_assigner.pipeline.ledgers.topic_source import split_sources
 
     paths, topics = split_sources(ledgers, properties(config))
     for topic in topics:
-        yield from _topic(topic, group_id)
+        yield from _topic_lines(topic, group_id)
     if not paths:
         return
     from faust_assigner.pipeline.ledgers.chunks import Chunk, read_lines
@@ -109,7 +111,7 @@ def _lines(ledgers: tuple[str, ...], group_id: str | None, config: str | None) -
             yield line
 
 
-def _topic(source: TopicSource, group_id: str | None) -> list[bytes]:
+def _topic_lines(source: TopicSource, group_id: str | None) -> list[bytes]:
     from faust_assigner.pipeline.ledgers.topic_source import read_story_lines
     from faust_assigner.snapshots.asking import ask
 
@@ -118,7 +120,7 @@ def _topic(source: TopicSource, group_id: str | None) -> list[bytes]:
     return lines
 
 
-def _moment(text: str, now: datetime) -> float:
+def _parse_time(text: str, now: datetime) -> float:
     """Parse a time, and return it in seconds since 1970.
     A time of day means the last such time before ``now``. Raises BadParameter.
     """

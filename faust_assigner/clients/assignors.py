@@ -124,7 +124,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             joined, {topic: count for topic, count in counts.items() if count}, cluster
         )
         number = next_round(one.data for one in joined)
-        return {member_id: _answer(number, given[member_id]) for member_id in members}
+        return {member_id: _encode_assignment(number, given[member_id]) for member_id in members}
 
     # -- what subclasses decide ---------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         return Joined(member_id=member_id, topics=tuple(sorted(set(told.subscription))), data=data)
 
 
-def _answer(number: int, given: Assigned) -> ConsumerProtocolMemberAssignment:
+def _encode_assignment(number: int, given: Assigned) -> ConsumerProtocolMemberAssignment:
     topics = sorted({*given.active, *given.spare})
     rows: list[object] = [
         (t, sorted({*given.active.get(t, ()), *given.spare.get(t, ())})) for t in topics

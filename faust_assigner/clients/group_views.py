@@ -121,7 +121,9 @@ def classic_member(member: Any, protocol_type: str, protocol: str) -> GroupMembe
         try:
             decoded = ConsumerProtocolMemberAssignment.decode(share)
             given = frozenset((tp.topic, tp.partition) for tp in decoded.partitions())
-            standbys = _standbys(given, decoded.user_data) if protocol in FAUST else frozenset()
+            standbys = (
+                _standby_partitions(given, decoded.user_data) if protocol in FAUST else frozenset()
+            )
             owned = given - standbys
         except Exception:  # not an assignment of consumers: show only its size
             shares = len(share)
@@ -137,7 +139,7 @@ def classic_member(member: Any, protocol_type: str, protocol: str) -> GroupMembe
     )
 
 
-def _standbys(given: Owned, user_data: bytes) -> Owned:
+def _standby_partitions(given: Owned, user_data: bytes) -> Owned:
     """Return the standby partitions of a Faust worker; empty if its user data is unreadable.
 
     Faust's assignments contain actives and standbys; only the user data marks the actives. A global table's

@@ -65,7 +65,7 @@ async def client_of(connection: Mapping[str, object]) -> Any:
         await client.close()
 
 
-def _refuse(code: int, what: str) -> None:
+def _raise_for_code(code: int, what: str) -> None:
     if code in _TRY_AGAIN:
         raise TryAgain(f"{what}: {for_code(code).__name__}")
     if code:
@@ -82,7 +82,7 @@ async def list_groups(connection: Mapping[str, object]) -> list[ListedGroup]:
         answers = await asyncio.gather(*(client.send(node, KioRequest(_LIST, 5)) for node in nodes))
     found = []
     for answer in answers:
-        _refuse(answer.error_code, "the list of groups")
+        _raise_for_code(answer.error_code, "the list of groups")
         found += [
             ListedGroup(
                 group_id=g.group_id,
@@ -104,13 +104,13 @@ async def describe_group(connection: Mapping[str, object], group_id: str) -> Gro
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
         broker = client.cluster.broker_metadata(node)
         where = "" if broker is None else f"{broker.host}:{broker.port}"
-        view = await _consumer_group(client, node, group_id, where) or await _classic_group(
+        view = await _describe_consumer_group(
             client, node, group_id, where
-        )
+        ) or await _describe_classic_group(client, node, group_id, where)
         committed = await committed_offsets(client, node, group_id)
     if view.state == "Dead" and not committed:
         raise GroupNotFound(f"no group {group_id!r}")
-    return replace(view, partitions=await _partitions(connection, view, committed))
+    return replace(view, partitions=await _partition_views(connection, view, committed))
 
 
 async def retire(
@@ -134,14 +134,14 @@ async def retire(
             answer = await client.send(
                 node, KioRequest(_LEAVE, 4, 4, group_id=group_id, members=without)
             )
-    _refuse(answer.error_code, f"group {group_id!r}")
+    _raise_for_code(answer.error_code, f"group {group_id!r}")
     return {
         str(row.group_instance_id): for_code(row.error_code).__name__ if row.error_code else ""
         for row in answer.members
     }
 
 
-async def _consumer_group(
+async def _describe_consumer_group(
     client: AIOKafkaClient, node: int, group_id: str, where: str
 ) -> GroupView | None:
     """Describe a KIP-848 group; None for a classic group, or if the cluster lacks KIP-848."""
@@ -157,7 +157,7 @@ async def _consumer_group(
     (group,) = answer.groups
     if group.error_code == _NOT_FOUND:
         return None
-    _refuse(group.error_code, f"group {group_id!r}")
+    _raise_for_code(group.error_code, f"group {group_id!r}")
     return GroupView(
         group_id=group_id,
         group_type=CONSUMER_TYPE,
@@ -178,11 +178,15 @@ async def described(client: AIOKafkaClient, node: int, group_id: str) -> Any:
         KioRequest(_DESCRIBE_CLASSIC, 5, groups=(group_id,), include_authorized_operations=False),
     )
     (group,) = answer.groups
-    _refuse(group.error_code if group.error_code != _NOT_FOUND else 0, f"group {group_id!r}")
+    _raise_for_code(
+        group.error_code if group.error_code != _NOT_FOUND else 0, f"group {group_id!r}"
+    )
     return group
 
 
-async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView:
+async def _describe_classic_group(
+    client: AIOKafkaClient, node: int, group_id: str, where: str
+) -> GroupView:
     group = await described(client, node, group_id)
     members = (
         classic_member(member, group.protocol_type, group.protocol_data) for member in group.members
@@ -205,7 +209,7 @@ async def committed_offsets(
     answer = await client.send(
         node, KioRequest(_OFFSETS, 7, 2, group_id=group_id, topics=None, require_stable=False)
     )
-    _refuse(answer.error_code, f"offsets of {group_id!r}")
+    _raise_for_code(answer.error_code, f"offsets of {group_id!r}")
     return {
         TopicPartition(topic.name, row.partition_index): row.committed_offset
         for topic in answer.topics
@@ -214,7 +218,7 @@ async def committed_offsets(
     }
 
 
-async def _partitions(
+async def _partition_views(
     connection: Mapping[str, object], view: GroupView, committed: Mapping[TopicPartition, int]
 ) -> tuple[PartitionView, ...]:
     owners = {tp: member.member_id for member in view.members for tp in member.owned}

@@ -242,7 +242,7 @@ class GroupMember:
         work, self._running = self._running, None
         if work is not None:
             work.cancel()
-            lost = await self._while_beating(share, _ended(work)) or lost
+            lost = await self._while_beating(share, _wait_for_end(work)) or lost
         await self._while_beating(share, self._work.on_revoked(share, lost=lost))
         if work is not None and not work.cancelled():
             work.result()
@@ -265,7 +265,7 @@ class GroupMember:
             code = await self._exchange.beat(share, self._session_s / 3)
 
 
-async def _ended(work: asyncio.Task[None]) -> None:
+async def _wait_for_end(work: asyncio.Task[None]) -> None:
     await asyncio.wait([work])
 
 

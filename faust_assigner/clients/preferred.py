@@ -50,22 +50,22 @@ class MetadataAssignor(PlannedAssignor):
             facts: {
                 topic: frozenset(self.liked(dict(facts), topic, cluster)) for topic in partitions
             }
-            for facts in {_facts(one) for one in joined}
+            for facts in {_labels_key(one) for one in joined}
         }
         wanted = {
             topic: frozenset[int]().union(
-                *(likes[_facts(one)][topic] for one in joined if topic in one.topics)
+                *(likes[_labels_key(one)][topic] for one in joined if topic in one.topics)
             )
             for topic in partitions
         }
-        members = [_claiming_preferred(one, likes[_facts(one)], wanted) for one in joined]
-        shares = _shares(members, partitions)
-        liked = {one.member_id: likes[_facts(one)] for one in joined}
+        members = [_claiming_preferred(one, likes[_labels_key(one)], wanted) for one in joined]
+        shares = _planned_partitions(members, partitions)
+        liked = {one.member_id: likes[_labels_key(one)] for one in joined}
         # A partition that no member prefers may take the place of a preferred partition. So plan again
         # without the claims on such partitions, and use the second plan if it meets more preferences.
-        homes = _shares([_only_preferred(one) for one in members], partitions)
-        if _number_liked(homes, liked) > _number_liked(shares, liked):
-            shares = _shares(
+        homes = _planned_partitions([_only_preferred(one) for one in members], partitions)
+        if _count_liked(homes, liked) > _count_liked(shares, liked):
+            shares = _planned_partitions(
                 [_claiming_home(one, homes[one.member_id]) for one in members], partitions
             )
         return {
@@ -73,7 +73,7 @@ class MetadataAssignor(PlannedAssignor):
         }
 
 
-def _facts(one: Joined) -> tuple[tuple[str, str], ...]:
+def _labels_key(one: Joined) -> tuple[tuple[str, str], ...]:
     """Return a member's labels as a dictionary key, so that ``liked`` is called once for equal labels."""
     return tuple(sorted(one.data.labels.items()))
 
@@ -112,7 +112,7 @@ def _claiming_home(member: Member, home: Mapping[str, Sequence[int]]) -> Member:
     return replace(member, actives=claimed)
 
 
-def _shares(
+def _planned_partitions(
     members: Sequence[Member], partitions: Mapping[str, int]
 ) -> dict[str, dict[str, list[int]]]:
     """Return member id -> topic -> the partitions that the planner assigns to the member."""
@@ -125,7 +125,7 @@ def _shares(
     return given
 
 
-def _number_liked(
+def _count_liked(
     shares: Mapping[str, Mapping[str, Sequence[int]]], liked: Mapping[str, _ByTopic]
 ) -> int:
     return sum(

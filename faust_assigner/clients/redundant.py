@@ -44,11 +44,14 @@ class RedundantAssignor(PlannedAssignor):
         spare = {
             m: {(t, n) for t, numbers in made.standbys(m).items() for n in numbers} for m in ids
         }
-        _even_out(joined, active, spare)
-        return {m: Assigned(active=_by_topic(active[m]), spare=_by_topic(spare[m])) for m in ids}
+        _even_out_spares(joined, active, spare)
+        return {
+            m: Assigned(active=_copies_by_topic(active[m]), spare=_copies_by_topic(spare[m]))
+            for m in ids
+        }
 
 
-def _even_out(joined: Sequence[Joined], active: _Copies, spare: _Copies) -> None:
+def _even_out_spares(joined: Sequence[Joined], active: _Copies, spare: _Copies) -> None:
     """Move spare copies until the members' sums of first and spare copies are even.
 
     The planner evens out first and spare copies separately, so that two sums may differ by 2. A spare moves
@@ -93,7 +96,7 @@ def _even_out(joined: Sequence[Joined], active: _Copies, spare: _Copies) -> None
         pass
 
 
-def _by_topic(copies: set[tuple[str, int]]) -> Mapping[str, Sequence[int]]:
+def _copies_by_topic(copies: set[tuple[str, int]]) -> Mapping[str, Sequence[int]]:
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(copies):
         topics.setdefault(topic, []).append(number)

@@ -50,14 +50,14 @@ class Answer:
 
 def encode_user_data(data: UserData) -> bytes:
     """Encode a member's report as user_data."""
-    return _encode(
+    return _encode_json(
         {
             "v": VERSION,
             "round": data.round,
             "labels": dict(data.labels),
             "capacity": data.capacity,
-            "active": _runs(data.active),
-            "spare": _runs(data.spare),
+            "active": _claims_as_runs(data.active),
+            "spare": _claims_as_runs(data.spare),
         }
     )
 
@@ -75,11 +75,11 @@ def decode_user_data(data: bytes) -> UserData:
             f"the capacity is not a number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}"
         )
     return UserData(
-        round=_round(fields),
-        labels=_labels(fields.get("labels", {})),
+        round=_read_round(fields),
+        labels=_read_labels(fields.get("labels", {})),
         capacity=float(capacity),
-        active=_claims(fields.get("active")),
-        spare=_claims(fields.get("spare")),
+        active=_read_claims(fields.get("active")),
+        spare=_read_claims(fields.get("spare")),
     )
 
 
@@ -90,34 +90,38 @@ def next_round(reports: Iterable[UserData]) -> int:
 
 def encode_answer(answer: Answer) -> bytes:
     """Encode the leader's answer as user_data."""
-    return _encode({"v": VERSION, "round": answer.round, "spare": _runs(answer.spare)})
+    return _encode_json(
+        {"v": VERSION, "round": answer.round, "spare": _claims_as_runs(answer.spare)}
+    )
 
 
 def decode_answer(data: bytes) -> Answer:
     """Decode the leader's answer; raises :class:`MetadataRefused` for other data."""
     fields = read_json(data or b"")
-    return Answer(round=_round(fields), spare=_claims(fields.get("spare")))
+    return Answer(round=_read_round(fields), spare=_read_claims(fields.get("spare")))
 
 
-def _encode(fields: Mapping[str, object]) -> bytes:
+def _encode_json(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _round(fields: Mapping[str, Any]) -> int:
+def _read_round(fields: Mapping[str, Any]) -> int:
     value = fields.get("round", -1)
     if type(value) is not int or not -1 <= value <= LAST_ROUND:
         raise MetadataRefused("the round is not a whole number of at least -1")
     return value
 
 
-def _runs(claims: Claims) -> dict[str, list[int]]:
+def _claims_as_runs(claims: Claims) -> dict[str, list[int]]:
     """Encode claims as topic -> [first, last, first, last, ...] of the runs of contiguous numbers."""
     return {
-        topic: runs for topic in sorted(claims) if (runs := _pairs(sorted(map(int, claims[topic]))))
+        topic: runs
+        for topic in sorted(claims)
+        if (runs := _run_bounds(sorted(map(int, claims[topic]))))
     }
 
 
-def _pairs(numbers: list[int]) -> list[int]:
+def _run_bounds(numbers: list[int]) -> list[int]:
     pairs: list[int] = []
     for number in numbers:
         if pairs and number == pairs[-1] + 1:
@@ -127,7 +131,7 @@ def _pairs(numbers: list[int]) -> list[int]:
     return pairs
 
 
-def _claims(value: object) -> dict[str, list[int]]:
+def _read_claims(value: object) -> dict[str, list[int]]:
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > TOPICS:
@@ -155,7 +159,7 @@ def _ranges(pairs: object) -> list[range]:
     return [range(first, last + 1) for first, last in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
-def _labels(value: object) -> dict[str, str]:
+def _read_labels(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > LABELS:
         raise MetadataRefused(f"the labels are not an object with at most {LABELS} entries")
     return {

@@ -24,31 +24,31 @@ def join(group: GroupRounds, event: JoinGroup) -> None:
         group.forget(event.member_id, error)
         group.membership_changed()
     if error is not Code.NONE:
-        _refuse(group, event, error)
+        _answer_refusal(group, event, error)
     elif not event.member_id:
         _join_newcomer(group, event)
     elif event.member_id in group.roster:
         REJOIN[group.state](group, event, group.roster[event.member_id])
     else:
-        _admit(group, event, event.member_id)
+        _admit_member(group, event, event.member_id)
 
 
 def _join_newcomer(group: GroupRounds, event: JoinGroup) -> None:
     if event.instance_id is not None and event.instance_id in group.roster.instances:
         _replace_static(group, event, group.roster.instances[event.instance_id])
     elif event.instance_id is not None or not event.needs_known_id:
-        _admit(group, event, event.new_member_id)
+        _admit_member(group, event, event.new_member_id)
     elif len(group.roster.pending) >= group.limits.max_pending:
-        _refuse(group, event, Code.GROUP_MAX_SIZE_REACHED)
+        _answer_refusal(group, event, Code.GROUP_MAX_SIZE_REACHED)
     else:
         group.roster.pending.add(event.new_member_id)
         group.timers.set(
             Purpose.PENDING, event.new_member_id, group.now_ms + event.session_timeout_ms
         )
-        _refuse(group, event, Code.MEMBER_ID_REQUIRED, event.new_member_id)
+        _answer_refusal(group, event, Code.MEMBER_ID_REQUIRED, event.new_member_id)
 
 
-def _admit(group: GroupRounds, event: JoinGroup, member_id: str) -> None:
+def _admit_member(group: GroupRounds, event: JoinGroup, member_id: str) -> None:
     # A new member sends no heartbeats while its join is parked, so the broker does not notice
     # that its client is gone. After this timeout, abandoned joins are removed.
     group.timers.set(Purpose.SESSION, member_id, group.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -66,26 +66,28 @@ def _replace_static(group: GroupRounds, event: JoinGroup, old_id: str) -> None:
     before = group.roster[old_id]
     group.answer_parked(before, Code.FENCED_INSTANCE_ID)
     member = replace(before, member_id=event.new_member_id, is_new=False)
-    _put(group, before, member)
+    _put_member(group, before, member)
     _update(group, member, event)
     group.renew_session(member)
     group.say("static_member_replaced", member.member_id, old_id)
     if group.state is State.STABLE and group.roster.select_protocol() == group.protocol_name:
         group.save(
             group.record(),
-            lambda error: _static_saved(group, event, member, before, old_leader, error),
+            lambda error: _finish_static_replacement(
+                group, event, member, before, old_leader, error
+            ),
         )
     else:
         group.membership_changed()
 
 
-def _put(group: GroupRounds, old: Member, new: Member) -> None:
+def _put_member(group: GroupRounds, old: Member, new: Member) -> None:
     group.roster.put(old.member_id, new)
     group.timers.rename(Purpose.SESSION, old.member_id, new.member_id)
     group.sync_phase.rename(old.member_id, new.member_id)
 
 
-def _static_saved(
+def _finish_static_replacement(
     group: GroupRounds,
     event: JoinGroup,
     member: Member,
@@ -97,8 +99,8 @@ def _static_saved(
         return  # a concurrent rebalance has answered this JoinGroup, or will answer it
     group.roster.park(member, ())
     if error is not Code.NONE:
-        _put(group, member, before)
-        _refuse(group, event, error)
+        _put_member(group, member, before)
+        _answer_refusal(group, event, error)
     elif event.can_skip_assignment:
         leads = group.roster.leader == member.member_id
         reply = group.join_reply(member, event.token, with_members=leads, skip_assignment=leads)
@@ -132,7 +134,7 @@ def _rejoin_stable(group: GroupRounds, event: JoinGroup, member: Member) -> None
         _repeat_join(group, event, member, with_members=False)
 
 
-def _rejoin_nobody(group: GroupRounds, event: JoinGroup, member: Member) -> None:
+def _rejoin_unknown(group: GroupRounds, event: JoinGroup, member: Member) -> None:
     raise CoordinatorBug(f"group {group.group_id} is Empty but has member {member.member_id}")
 
 
@@ -154,7 +156,7 @@ def _update(group: GroupRounds, member: Member, event: JoinGroup) -> None:
         group.out.append(fx.JoinReply(token, Code.REBALANCE_IN_PROGRESS, member.member_id))
 
 
-def _refuse(
+def _answer_refusal(
     group: GroupRounds, event: JoinGroup, error: Code, member_id: str | None = None
 ) -> None:
     shown = event.member_id if member_id is None else member_id
@@ -162,7 +164,7 @@ def _refuse(
 
 
 REJOIN: Final[Mapping[State, Callable[[GroupRounds, JoinGroup, Member], None]]] = {
-    State.EMPTY: _rejoin_nobody,
+    State.EMPTY: _rejoin_unknown,
     State.PREPARING: _rejoin_preparing,
     State.COMPLETING: _rejoin_completing,
     State.STABLE: _rejoin_stable,

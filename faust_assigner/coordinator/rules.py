@@ -67,7 +67,7 @@ def heartbeat(group: GroupRounds, event: ev.Heartbeat, calm: Code = Code.NONE) -
     """Answer a heartbeat. A valid heartbeat extends the session and is answered with ``calm``."""
     error = check_generation(group, event)
     if error is Code.NONE:
-        _heard_from(group, event.member_id)
+        _renew_session_of(group, event.member_id)
         error = calm
     group.out.append(fx.HeartbeatReply(event.token, error))
 
@@ -88,7 +88,7 @@ def commit(group: GroupRounds, event: ev.CommitOffsets) -> None:
     """Answer a commit; a valid commit extends the session."""
     error = check_commit(group, event)
     if error is Code.NONE and not event.transactional:
-        _heard_from(group, event.member_id)
+        _renew_session_of(group, event.member_id)
     group.out.append(fx.CommitReply(event.token, error))
 
 
@@ -100,7 +100,7 @@ def commit_completing(group: GroupRounds, event: ev.CommitOffsets) -> None:
     group.out.append(fx.CommitReply(event.token, error))
 
 
-def _heard_from(group: GroupRounds, member_id: str) -> None:
+def _renew_session_of(group: GroupRounds, member_id: str) -> None:
     member = group.roster[member_id]
     if not member.is_new:  # a new member has the longer join timeout instead of its session
         group.renew_session(member)

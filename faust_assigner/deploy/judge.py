@@ -65,10 +65,10 @@ def judge(seen: Seen, question: Question, budget: Budget, known: Known) -> Repor
     checks = (
         *complete(seen, budget.members),
         *at_rest(seen, gone),
-        *_planned(seen, missing, steps, played),
-        *_within(steps, budget, missing),
+        *_check_planned(seen, missing, steps, played),
+        *_check_budget(steps, budget, missing),
     )
-    verdict = _verdict(checks)
+    verdict = _worst_state(checks)
     pauses = [step.pause_s for step in steps]
     known_pauses = [pause for pause in pauses if pause is not None]
     return Report(
@@ -88,12 +88,12 @@ def judge(seen: Seen, question: Question, budget: Budget, known: Known) -> Repor
     )
 
 
-def _verdict(checks: Sequence[Check]) -> str:
+def _worst_state(checks: Sequence[Check]) -> str:
     states = {check.state for check in checks}
     return NOT_SAFE if FAILED in states else CANNOT_TELL if UNKNOWN in states else SAFE
 
 
-def _planned(
+def _check_planned(
     seen: Seen,
     missing: str,
     steps: Sequence[Step],
@@ -105,13 +105,13 @@ def _planned(
     if any(step.stopped and not step.members for step in steps):
         yield Check(name=COPIES, state=FAILED, text="no worker is left")
         return
-    yield _copies(steps, played)
-    yield _room(seen, played)
+    yield _check_copies(steps, played)
+    yield _check_disk_room(seen, played)
 
 
-def _copies(steps: Sequence[Step], played: Sequence[Played]) -> Check:
+def _check_copies(steps: Sequence[Step], played: Sequence[Played]) -> Check:
     moves = [move for step in steps for move in step.moves]
-    bad = [_bad(move) for move in moves if move.is_cold or move.is_behind]
+    bad = [_cold_move_text(move) for move in moves if move.is_cold or move.is_behind]
     dark = [f"{_place(m)} on {m.to}" for m in moves if m.records is None]
     stateful = sum(bool(moved.changelogs) for one in played for moved in one.moved)
     if bad:
@@ -131,7 +131,7 @@ def _place(move: Move) -> str:
     return f"{move.topics[0]}/{move.partition}"
 
 
-def _bad(move: Move) -> str:
+def _cold_move_text(move: Move) -> str:
     where = f"{_place(move)} goes from {move.was or 'no owner'} to {move.to}"
     if move.is_cold:
         lacks = "" if move.records is None else f" ({move.records:,} records to replay)"
@@ -144,7 +144,7 @@ def _some(said: Sequence[str]) -> str:
     return f"{shown}; and {len(said) - 3} more" if len(said) > 3 else shown
 
 
-def _room(seen: Seen, played: Sequence[Played]) -> Check:
+def _check_disk_room(seen: Seen, played: Sequence[Played]) -> Check:
     """Check whether the new copies of each event fit on the disks; members on one host share a disk."""
     hosts = {m.name: (m.host or m.name) for m in seen.status.members}
     free = {hosts[m.name]: m.disk_free_bytes for m in seen.status.members}
@@ -182,7 +182,7 @@ def _named(place: tuple[str, int]) -> str:
     return f"{place[0]}/{place[1]}"
 
 
-def _within(steps: Sequence[Step], budget: Budget, missing: str) -> Iterator[Check]:
+def _check_budget(steps: Sequence[Step], budget: Budget, missing: str) -> Iterator[Check]:
     if budget.cold is not None and not missing:
         count = sum(step.cold + step.behind for step in steps)
         yield Check(
@@ -193,10 +193,10 @@ def _within(steps: Sequence[Step], budget: Budget, missing: str) -> Iterator[Che
             else "none",
         )
     if budget.pause_s is not None:
-        yield _pause_within(steps, budget.pause_s, missing)
+        yield _check_pause(steps, budget.pause_s, missing)
 
 
-def _pause_within(steps: Sequence[Step], limit_s: float, missing: str) -> Check:
+def _check_pause(steps: Sequence[Step], limit_s: float, missing: str) -> Check:
     name = f"no task stands still longer than {limit_s:g} s"
     long = [step for step in steps if step.pause_s is not None and step.pause_s > limit_s]
     dark = [step for step in steps if step.pause_s is None]

@@ -62,7 +62,7 @@ class Played:
 def stopped_by(question: Question, members: Sequence[MemberReport]) -> frozenset[str]:
     """Return the names of the members that the event stops (a rolling restart stops one at a time)."""
     if question.kind == STOP:
-        return frozenset(_named(name, members) for name in question.workers)
+        return frozenset(_find_member(name, members) for name in question.workers)
     if question.kind == ROLLING:
         return frozenset(member.name for member in members)
     if question.kind == LOSE_RACK:
@@ -73,14 +73,14 @@ def stopped_by(question: Question, members: Sequence[MemberReport]) -> frozenset
                 f"no worker is in the rack {question.rack!r}; the racks are {', '.join(racks) or 'not set'}"
             )
         return found
-    ordered = sorted((member.name for member in members), key=_by_number)
+    ordered = sorted((member.name for member in members), key=_number_sort_key)
     return frozenset(ordered[question.size :])
 
 
-def _named(name: str, members: Sequence[MemberReport]) -> str:
+def _find_member(name: str, members: Sequence[MemberReport]) -> str:
     """Return the member with this name, URL, instance id, host or member id."""
     wanted = name.rstrip("/")
-    for names_of in (_first_names, _second_names, _hosts):
+    for names_of in (_first_names, _second_names, _member_hosts):
         found = [member.name for member in members if wanted in names_of(member)]
         if len(found) > 1:
             raise NoSuchWorker(f"{name!r} names {len(found)} workers: {', '.join(sorted(found))}")
@@ -99,11 +99,11 @@ def _second_names(member: MemberReport) -> set[str | None]:
     return {member.instance_id, member.member_id, url, url.partition("://")[2]}
 
 
-def _hosts(member: MemberReport) -> set[str | None]:
+def _member_hosts(member: MemberReport) -> set[str | None]:
     return {member.host, member.address}
 
 
-def _by_number(name: str) -> tuple[str, int, str]:
+def _number_sort_key(name: str) -> tuple[str, int, str]:
     """Return the sort key for a StatefulSet's order: shop-9 before shop-10."""
     found = re.fullmatch(r"(.*?)(\d+)", name)
     return (name, -1, name) if found is None else (found[1], int(found[2]), name)
@@ -117,17 +117,17 @@ def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator
     the next event, because the operator waits between two stops.
     """
     if question.kind == ROLLING:
-        for name in sorted(stopped, key=_by_number):
+        for name in sorted(stopped, key=_number_sort_key):
             worker = fleet.workers[name]
             down, after = _event(fleet.without([name]), f"{name} stops", [name])
             yield down
             if worker.data.instance_id:
                 continue
-            came = after.with_workers([_returned(worker)])
+            came = after.with_workers([_restarted_worker(worker)])
             back, fleet = _event(came, f"{name} is back", [])
             yield back
     elif question.kind == SCALE and question.size > len(fleet.workers):
-        newcomers = _newcomers(fleet, question.size - len(fleet.workers))
+        newcomers = _new_workers(fleet, question.size - len(fleet.workers))
         event = f"{len(newcomers)} new {'worker joins' if len(newcomers) == 1 else 'workers join'}"
         yield _event(fleet.with_workers(newcomers), event, [])[0]
     elif stopped:
@@ -164,14 +164,14 @@ def _event(
     return played, then
 
 
-def _returned(worker: Worker) -> Worker:
+def _restarted_worker(worker: Worker) -> Worker:
     """Return a dynamic member after its restart: it has a new member id and the same files."""
     data = worker.data
     return replace(
         worker,
         member_id=f"{worker.member_id}-restarted",
         data=replace(
-            _stateless(data),
+            _without_state(data),
             on_disk=by_topic(worker.positions),
             former_actives=data.actives,
             former_generation=data.generation,
@@ -179,7 +179,7 @@ def _returned(worker: Worker) -> Worker:
     )
 
 
-def _newcomers(fleet: Fleet, count: int) -> list[Worker]:
+def _new_workers(fleet: Fleet, count: int) -> list[Worker]:
     """Return ``count`` workers without files, with the first worker's settings, spread over the racks."""
     model = min(fleet.workers.values(), key=lambda worker: worker.name)
     named = sorted({w.data.rack_id for w in fleet.workers.values() if w.data.rack_id})
@@ -190,7 +190,7 @@ def _newcomers(fleet: Fleet, count: int) -> list[Worker]:
             member_id=f"new-{n:06}",
             topics=model.topics,
             data=replace(
-                _stateless(model.data),
+                _without_state(model.data),
                 url=f"http://new-{n}:6066",
                 rack_id=racks[n % len(racks)],
                 capacity=1.0,
@@ -201,7 +201,7 @@ def _newcomers(fleet: Fleet, count: int) -> list[Worker]:
     ]
 
 
-def _stateless(data: JoinData) -> JoinData:
+def _without_state(data: JoinData) -> JoinData:
     return replace(
         data,
         actives={},

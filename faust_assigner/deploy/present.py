@@ -46,7 +46,7 @@ def at_rest(seen: Seen, gone: Collection[str]) -> Iterator[Check]:
         state=UNKNOWN if silent else OK,
         text=f"no answer from {listed(silent)}" if silent else f"{len(staying)} of {len(staying)}",
     )
-    yield _round(seen)
+    yield _check_round(seen)
     busy = [
         f"{m.name} ({m.restore_remaining_records:,} records)"
         for m in staying
@@ -70,7 +70,7 @@ def _partitions(member: MemberReport) -> str:
     return ", ".join(as_ranges(places))
 
 
-def _round(seen: Seen) -> Check:
+def _check_round(seen: Seen) -> Check:
     status = seen.status
     leaving = [member.name for member in status.members if member.is_leaving]
     second = [

@@ -42,10 +42,12 @@ def seen(evidence: Evidence) -> Seen:
     views, status = views_of(evidence), build(evidence)
     fleet, missing = None, ""
     try:
-        fleet = _fleet(evidence, views, status)
+        fleet = _read_fleet(evidence, views, status)
     except NotKnown as error:
         missing = str(error)
-    return Seen(status=status, views=views, fleet=fleet, missing=missing, bytes_of=_bytes_of(views))
+    return Seen(
+        status=status, views=views, fleet=fleet, missing=missing, bytes_of=_partition_bytes(views)
+    )
 
 
 def _settings(status: Report, views: Sequence[View]) -> Mapping[str, str]:
@@ -56,7 +58,7 @@ def _settings(status: Report, views: Sequence[View]) -> Mapping[str, str]:
     return {}
 
 
-def _fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
+def _read_fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
     """Return the group as input of the planner. Raises NotKnown."""
     settings = _settings(status, views)
     _check_known(evidence, views, settings)
@@ -71,12 +73,12 @@ def _fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
     fleet = Fleet(
         group_id=evidence.group.group_id,
         workers={
-            view.name: _worker(view, lags.get(view.name, {}), facts, evidence.ends)
+            view.name: _read_worker(view, lags.get(view.name, {}), facts, evidence.ends)
             for view in views
         },
         partitions=_counts(evidence.ends),
         facts=facts,
-        replicas=_number(settings, "table_standby_replicas", 0),
+        replicas=_number_setting(settings, "table_standby_replicas", 0),
         policy={
             is_cooperative: policy_of(settings, is_cooperative) for is_cooperative in (False, True)
         },
@@ -124,7 +126,7 @@ def _counts(ends: Iterable[Place]) -> dict[str, int]:
     return counts
 
 
-def _worker(
+def _read_worker(
     view: View, lags: Mapping[Place, int], facts: TableFacts, ends: Mapping[Place, int]
 ) -> Worker:
     member = view.member
@@ -161,14 +163,14 @@ def policy_of(settings: Mapping[str, str], is_cooperative: bool) -> WarmupPolicy
     """Return the warm-up policy from a worker's settings. Raises NotKnown."""
 
     def number(setting: Setting[int] | Setting[bool]) -> int:
-        return _number(settings, setting.name, int(setting.default))
+        return _number_setting(settings, setting.name, int(setting.default))
 
     if not number(table.WARMUPS) or settings.get(table.FOLLOW_UP_S.name) == "0":
         return None
     lag = number(table.ACCEPTABLE_RECOVERY_LAG)
     return WarmupPolicy(
         acceptable_recovery_lag=lag,
-        acceptable_from_nothing=_number(
+        acceptable_from_nothing=_number_setting(
             settings, table.ACCEPTABLE_FROM_NOTHING.name, SHORT if is_cooperative else lag
         ),
         max_per_member=number(table.MAX_WARMUPS),
@@ -176,7 +178,7 @@ def policy_of(settings: Mapping[str, str], is_cooperative: bool) -> WarmupPolicy
     )
 
 
-def _number(settings: Mapping[str, str], name: str, default: int) -> int:
+def _number_setting(settings: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(settings.get(name, "") or default)
     except ValueError:
@@ -185,7 +187,7 @@ def _number(settings: Mapping[str, str], name: str, default: int) -> int:
         ) from None
 
 
-def _bytes_of(views: Sequence[View]) -> dict[Place, int]:
+def _partition_bytes(views: Sequence[View]) -> dict[Place, int]:
     """Return the largest size that any worker reports: owner and copies compact at different times."""
     found: dict[Place, int] = {}
     for view in views:

@@ -45,16 +45,16 @@ def render(report: Report) -> RenderableType:
         parts += [Text(), Text(f"when {report.steps[0].event}", style="bold")]
         parts += _event(report.steps[0], report.group)
     elif report.steps:
-        parts += [Text(), _events(report)]
+        parts += [Text(), _render_events(report)]
     if report.problems:
         parts += [Text(), Text("not known", style="bold")]
         parts += [Text(f"  {problem}") for problem in report.problems]
     if report.verdict != SAFE:
-        parts += [Text(), Text(_advice(report), style="dim")]
+        parts += [Text(), Text(_advice_text(report), style="dim")]
     return Group(*parts)
 
 
-def _events(report: Report) -> RenderableType:
+def _render_events(report: Report) -> RenderableType:
     """Render several events as a table, one line for each event."""
     table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
     for name in ("event", "move at once", "cold", "behind", "later", "new copies", "longest pause"):
@@ -72,11 +72,11 @@ def _events(report: Report) -> RenderableType:
             f"{step.copies}{size}",
             "not known" if step.pause_s is None else f"{step.pause_s:.1f} s",
         )
-    table.add_row("in all", *map(str, _sums(report)), "", "")
+    table.add_row("in all", *map(str, _event_sums(report)), "", "")
     return table
 
 
-def _sums(report: Report) -> tuple[int, int, int, int]:
+def _event_sums(report: Report) -> tuple[int, int, int, int]:
     return report.moves, report.cold, report.behind, report.later_moves
 
 
@@ -85,8 +85,8 @@ def _event(step: Step, group: str) -> Iterator[RenderableType]:
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(overflow="fold")
-    table.add_row("  moves", _moves(step))
-    table.add_row("  longest pause", _pause(step))
+    table.add_row("  moves", _moves_text(step))
+    table.add_row("  longest pause", _pause_text(step))
     if step.copies:
         size = "" if step.copy_bytes is None else f", {shown_bytes(step.copy_bytes)}"
         table.add_row("  new copies", f"{step.copies} partitions of tables{size}")
@@ -101,7 +101,7 @@ def _count(moves: int) -> str:
     return f"{moves} {'task' if moves == 1 else 'tasks'}"
 
 
-def _moves(step: Step) -> str:
+def _moves_text(step: Step) -> str:
     if step.stopped and not step.members:
         return "no worker is left, and nothing is processed"
     cold = f"{step.cold} cold" + (
@@ -126,7 +126,7 @@ def _moves(step: Step) -> str:
     return text
 
 
-def _pause(step: Step) -> str:
+def _pause_text(step: Step) -> str:
     return step.pause if step.pause_s is not None else f"not known: {step.pause}"
 
 
@@ -140,7 +140,7 @@ def _move(move: Move, group: str) -> str:
     return f"{name}  {move.was or '-'} -> {move.to}  {state}, {records} records to read"
 
 
-def _advice(report: Report) -> str:
+def _advice_text(report: Report) -> str:
     failed = {check.name for check in report.checks if check.state == FAILED}
     if report.verdict == CANNOT_TELL:
         return "Repeat with the missing data, or see faust-assigner status."

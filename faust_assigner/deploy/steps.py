@@ -28,12 +28,12 @@ class Known:
 def size_of(seen: Seen, place: tuple[str, int]) -> int | None:
     """Return a changelog partition's bytes on disk; None if no worker reports them."""
     assert seen.fleet is not None
-    if _in_memory(seen, place) or seen.fleet.ends.get(place) == 0:
+    if _is_in_memory(seen, place) or seen.fleet.ends.get(place) == 0:
         return 0
     return seen.bytes_of.get(place)
 
 
-def _in_memory(seen: Seen, place: tuple[str, int]) -> bool:
+def _is_in_memory(seen: Seen, place: tuple[str, int]) -> bool:
     stores = {
         one.store
         for view in seen.views
@@ -67,7 +67,7 @@ def step_of(seen: Seen, played: Played, known: Known) -> Step:
         if name in fleet.workers and fleet.workers[name].data.instance_id
     )
     moves = tuple(_move(one, known.recoveries) for one in played.moved)
-    pause_s, pause = _pause(seen, played, moves, static, session_s, known)
+    pause_s, pause = _longest_pause(seen, played, moves, static, session_s, known)
     copies = [place for places in played.copied.values() for place in places]
     sizes = [size_of(seen, place) for place in copies]
     return Step(
@@ -105,7 +105,7 @@ def _move(one: Moved, recoveries: Recoveries) -> Move:
     return replace(move, pause_s=expected)
 
 
-def _pause(
+def _longest_pause(
     seen: Seen,
     played: Played,
     moves: Sequence[Move],

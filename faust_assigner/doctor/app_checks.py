@@ -31,23 +31,23 @@ def check_app(
     ``topics`` are the app's topics in the cluster; None without a cluster.
     """
     return (
-        *_assignor(facts),
-        *_instance_id(facts, deployment),
+        *_check_assignor(facts),
+        *_check_instance_id(facts, deployment),
         *_url(facts),
-        *_memory(facts),
+        *_check_memory_tables(facts),
         *_settings(facts),
         *_times(facts, deployment),
         *_topics(facts, topics or {}),
-        *_idle(facts, deployment, topics or {}),
-        *_versions(facts),
-        *_eager(facts),
-        *_racks(facts, deployment),
-        *_disk(facts),
-        *_ledger(facts),
+        *_check_idle_workers(facts, deployment, topics or {}),
+        *_check_versions(facts),
+        *_check_eager(facts),
+        *_check_racks(facts, deployment),
+        *_check_disk(facts),
+        *_check_ledger(facts),
     )
 
 
-def _assignor(facts: AppFacts) -> Iterator[Finding]:
+def _check_assignor(facts: AppFacts) -> Iterator[Finding]:
     if not facts.is_ours:
         yield finding("FA001", f"PartitionAssignor is {facts.assignor}", subject=facts.app_id)
     elif not facts.has_fixup:
@@ -64,7 +64,7 @@ def _assignor(facts: AppFacts) -> Iterator[Finding]:
         )
 
 
-def _instance_id(facts: AppFacts, deployment: Deployment) -> Iterator[Finding]:
+def _check_instance_id(facts: AppFacts, deployment: Deployment) -> Iterator[Finding]:
     """Find an instance id that several workers would share.
 
     Such an id contains neither a value of the environment nor the host's name.
@@ -89,7 +89,7 @@ def _url(facts: AppFacts) -> Iterator[Finding]:
         yield finding("FA004", f"canonical_url is {facts.url}", subject=facts.app_id)
 
 
-def _memory(facts: AppFacts) -> Iterator[Finding]:
+def _check_memory_tables(facts: AppFacts) -> Iterator[Finding]:
     names = [table.name for table in facts.tables if table.in_memory]
     if names:
         yield finding("FA005", f"tables {', '.join(names)}", subject=facts.app_id)
@@ -135,7 +135,7 @@ def _topics(facts: AppFacts, topics: Mapping[str, TopicFacts]) -> Iterator[Findi
                 yield from check_partitions(table.changelog, count, known)
 
 
-def _idle(
+def _check_idle_workers(
     facts: AppFacts, deployment: Deployment, topics: Mapping[str, TopicFacts]
 ) -> Iterator[Finding]:
     if deployment.workers is None or not facts.sources:
@@ -153,12 +153,12 @@ def _idle(
         )
 
 
-def _versions(facts: AppFacts) -> Iterator[Finding]:
+def _check_versions(facts: AppFacts) -> Iterator[Finding]:
     for misfit in facts.misfits:
         yield finding("FA013", misfit, subject=facts.app_id)
 
 
-def _eager(facts: AppFacts) -> Iterator[Finding]:
+def _check_eager(facts: AppFacts) -> Iterator[Finding]:
     if not facts.is_ours:
         return
     off = {
@@ -170,7 +170,7 @@ def _eager(facts: AppFacts) -> Iterator[Finding]:
         yield finding("FA014", f"off: {', '.join(named)}", subject=facts.app_id)
 
 
-def _racks(facts: AppFacts, deployment: Deployment) -> Iterator[Finding]:
+def _check_racks(facts: AppFacts, deployment: Deployment) -> Iterator[Finding]:
     racks, copies = deployment.racks, facts.replicas + 1
     if racks is None or not facts.tables or facts.replicas == 0:
         return
@@ -182,7 +182,7 @@ def _racks(facts: AppFacts, deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def _disk(facts: AppFacts) -> Iterator[Finding]:
+def _check_disk(facts: AppFacts) -> Iterator[Finding]:
     if facts.disk_free_bytes is None or not facts.stores_bytes:
         return
     largest = max(facts.stores_bytes)
@@ -195,6 +195,6 @@ def _disk(facts: AppFacts) -> Iterator[Finding]:
         )
 
 
-def _ledger(facts: AppFacts) -> Iterator[Finding]:
+def _check_ledger(facts: AppFacts) -> Iterator[Finding]:
     if facts.is_ours and facts.ledger is None:
         yield finding("FA017", "FAUST_ASSIGNER_LEDGER is off", subject=facts.app_id)

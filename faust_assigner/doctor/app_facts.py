@@ -93,11 +93,11 @@ def facts_of(app: Any) -> AppFacts:
         instance_id=conf.consumer_group_instance_id or None,
         environment=naming_values(os.environ),
         host=os.uname().nodename,
-        tables=tuple(_tables(app)),
-        sources=dict(_sources(app)),
+        tables=tuple(_table_facts(app)),
+        sources=dict(_source_topics(app)),
         default_partitions=int(conf.topic_partitions),
         wrong_settings=tuple(_wrong_settings(app)),
-        misfits=tuple(_misfits()),
+        misfits=tuple(_host_mismatches()),
         heartbeat_s=float(conf.broker_heartbeat_interval),
         session_s=float(conf.broker_session_timeout),
         poll_s=None
@@ -109,8 +109,8 @@ def facts_of(app: Any) -> AppFacts:
         rack=settings.read_or_default(app, settings_table.RACK),
         is_cooperative=settings.read_or_default(app, settings_table.COOPERATIVE),
         has_repairs=settings.read_or_default(app, settings_table.REPAIRS),
-        ledger=_text(settings.read_or_default(app, settings_table.LEDGER)),
-        disk_free_bytes=_free(folder),
+        ledger=_text_or_none(settings.read_or_default(app, settings_table.LEDGER)),
+        disk_free_bytes=_free_bytes(folder),
         stores_bytes=tuple(sorted(tree_bytes(path) for path in folder.glob("*-*.db"))),
     )
 
@@ -128,7 +128,7 @@ def naming_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def _text(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     return None if value is None else str(value)
 
 
@@ -139,7 +139,7 @@ def _is_our_driver(conf: Any) -> bool:
         return False
 
 
-def _tables(app: AppT) -> Iterator[Table]:
+def _table_facts(app: AppT) -> Iterator[Table]:
     memory = set(in_memory(app))
     for topic, table in sorted(dict(app.tables._changelogs).items()):
         window = table.window
@@ -155,7 +155,7 @@ def _tables(app: AppT) -> Iterator[Table]:
         )
 
 
-def _sources(app: AppT) -> Iterator[tuple[str, int | None]]:
+def _source_topics(app: AppT) -> Iterator[tuple[str, int | None]]:
     for agent in app.agents.values():
         for topic in getattr(agent.channel, "topics", None) or ():
             yield str(topic), getattr(agent.channel, "partitions", None)
@@ -178,14 +178,14 @@ def _wrong_settings(app: AppT) -> Iterator[str]:
         yield str(error)
 
 
-def _misfits() -> Iterator[str]:
+def _host_mismatches() -> Iterator[str]:
     try:
         demand({"assignor", *PARTS})
     except HostMismatch as error:
         yield str(error)
 
 
-def _free(folder: Path) -> int | None:
+def _free_bytes(folder: Path) -> int | None:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:

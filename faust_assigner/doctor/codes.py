@@ -41,13 +41,13 @@ class Finding:
     text: str
 
 
-def _read() -> Iterator[Code]:
+def _read_codes() -> Iterator[Code]:
     text = files("faust_assigner.doctor").joinpath("codes.toml").read_text("utf-8")
     for code, row in tomllib.loads(text).items():
         yield Code(code=code, **{**row, "looks_at": tuple(row.get("looks_at", (APP, GROUP)))})
 
 
-CODES: Final = tuple(_read())
+CODES: Final = tuple(_read_codes())
 BY_CODE: Final = {code.code: code for code in CODES}
 
 

@@ -45,18 +45,18 @@ def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
     """Return all findings about a group."""
     views, report = views_of(facts.evidence), build(facts.evidence)
     return (
-        *_assignor(views),
-        *_instance_ids(facts, views),
-        *_urls(views),
-        *_loopback(views),
+        *_check_assignor(views),
+        *_check_instance_ids(facts, views),
+        *_check_urls(views),
+        *_check_loopback(views),
         *_times(views, facts.session_bounds_s),
         *check_tables(facts, views),
-        *_record(facts, views),
-        *_differences(report),
-        *_versions(views, report),
-        *_eager(views),
-        *_racks(views),
-        *_ledger(views),
+        *_check_record_size(facts, views),
+        *_check_differences(report),
+        *_check_versions(views, report),
+        *_check_eager(views),
+        *_check_racks(views),
+        *_check_ledger(views),
     )
 
 
@@ -103,13 +103,13 @@ def unchecked(facts: GroupFacts) -> tuple[str, ...]:
     return (*found, *facts.evidence.problems)
 
 
-def _assignor(views: Sequence[View]) -> Iterator[Finding]:
+def _check_assignor(views: Sequence[View]) -> Iterator[Finding]:
     for view in views:
         if view.kind in (described.STOCK, described.STRANGER):
             yield finding("FA001", f"this member is {view.kind}", subject=view.name)
 
 
-def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
+def _check_instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
     """Find instance ids that two processes use.
 
     Either both processes answer, or one replaced the other between the two queries.
@@ -120,7 +120,7 @@ def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]
             status = heard.status
             if status is not None and status.instance_id and status.app == evidence.group.group_id:
                 places[status.instance_id].add((status.host, status.pid))
-    taken = _taken_over(facts, views)
+    taken = _taken_over_ids(facts, views)
     for instance_id in sorted(places.keys() | taken.keys()):
         processes = sorted(places[instance_id])
         if len(processes) > 1:
@@ -130,7 +130,7 @@ def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]
             yield finding("FA002", taken[instance_id], subject=instance_id, level=WARNING)
 
 
-def _taken_over(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
+def _taken_over_ids(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
     """Return a text for each instance id that a different member has in the later query."""
     if facts.later is None:
         return {}
@@ -148,7 +148,7 @@ def _taken_over(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
     }
 
 
-def _urls(views: Sequence[View]) -> Iterator[Finding]:
+def _check_urls(views: Sequence[View]) -> Iterator[Finding]:
     shared: defaultdict[str, list[str]] = defaultdict(list)
     for view in views:
         if view.member.url:
@@ -158,7 +158,7 @@ def _urls(views: Sequence[View]) -> Iterator[Finding]:
             yield finding("FA003", f"members {', '.join(names)}", subject=url)
 
 
-def _loopback(views: Sequence[View]) -> Iterator[Finding]:
+def _check_loopback(views: Sequence[View]) -> Iterator[Finding]:
     for view in views:
         if is_loopback_url(view.url) and not is_loopback(view.member.address):
             yield finding(
@@ -188,7 +188,7 @@ def _times_of(settings: Mapping[str, str]) -> Times | None:
         return None
 
 
-def _record(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
+def _check_record_size(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
     taken = sum(view.member.record_bytes for view in views)
     limits = [facts.record_bytes or RECORD_BYTES]
     for view in views:
@@ -204,7 +204,7 @@ def _record(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
         yield finding("FA011", f"{listed(left_out)} as leader left out the directory of owners")
 
 
-def _differences(report: Report) -> Iterator[Finding]:
+def _check_differences(report: Report) -> Iterator[Finding]:
     for difference in report.differences:
         if not difference.name.startswith(_VERSION):
             told = "; ".join(
@@ -214,7 +214,7 @@ def _differences(report: Report) -> Iterator[Finding]:
             yield finding("FA012", told, subject=difference.name)
 
 
-def _versions(views: Sequence[View], report: Report) -> Iterator[Finding]:
+def _check_versions(views: Sequence[View], report: Report) -> Iterator[Finding]:
     for name, (first, beyond) in sorted(VERSIONS.items()):
         wrong: defaultdict[str, list[str]] = defaultdict(list)
         for view in views:
@@ -238,7 +238,7 @@ def _versions(views: Sequence[View], report: Report) -> Iterator[Finding]:
             yield finding("FA013", f"versions differ: {told}", subject="faust-assigner", level=NOTE)
 
 
-def _eager(views: Sequence[View]) -> Iterator[Finding]:
+def _check_eager(views: Sequence[View]) -> Iterator[Finding]:
     for view in views:
         if view.kind != described.EAGER:
             continue
@@ -247,7 +247,7 @@ def _eager(views: Sequence[View]) -> Iterator[Finding]:
         yield finding("FA014", why, subject=view.name)
 
 
-def _racks(views: Sequence[View]) -> Iterator[Finding]:
+def _check_racks(views: Sequence[View]) -> Iterator[Finding]:
     ours = [view for view in views if view.member.said is not None and view.member.said.is_ours]
     racks = {view.member.said.rack_id for view in ours if view.member.said is not None}
     named = racks - {None}
@@ -262,7 +262,7 @@ def _racks(views: Sequence[View]) -> Iterator[Finding]:
         yield finding("FA015", f"{len(named)} racks for {replicas + 1} copies of each table")
 
 
-def _ledger(views: Sequence[View]) -> Iterator[Finding]:
+def _check_ledger(views: Sequence[View]) -> Iterator[Finding]:
     off = [
         view.name
         for view in views

@@ -30,7 +30,7 @@ async def look(where: Where, *, between_s: float, clock: Callable[[], float]) ->
         first = await looks.look()
         topics, limits = await asyncio.gather(
             topics_of(where.connection, {topic for topic, _ in first.ends}),
-            _limits(where.connection),
+            _broker_limits(where.connection),
         )
         await asyncio.sleep(between_s)
         later = await looks.look()
@@ -54,7 +54,7 @@ async def topics_of(
     async with client_of(connection) as client:
         cluster = await client.fetch_all_metadata()
         there = {name: count for name in names if (count := _count(cluster, name))}
-        configs = await _configs(client, ((_TOPIC, name) for name in sorted(there)))
+        configs = await _read_configs(client, ((_TOPIC, name) for name in sorted(there)))
     found = {}
     for name, count in there.items():
         config = configs.get((_TOPIC, name), {})
@@ -71,7 +71,7 @@ def _count(cluster: Any, topic: str) -> int:
     return len(cluster.partitions_for_topic(topic) or ())
 
 
-async def _limits(
+async def _broker_limits(
     connection: Mapping[str, object],
 ) -> tuple[int | None, tuple[float, float] | None]:
     """Return the limit of a group's record in bytes, and of session timeouts in seconds.
@@ -81,7 +81,7 @@ async def _limits(
     async with client_of(connection) as client:
         (node, *_) = [broker.nodeId for broker in client.cluster.brokers()]
         wanted = [(_TOPIC, _OFFSETS_TOPIC), (_BROKER, str(node))]
-        configs = await _configs(client, wanted, node=node)
+        configs = await _read_configs(client, wanted, node=node)
     record = configs.get((_TOPIC, _OFFSETS_TOPIC), {}).get("max.message.bytes", "")
     broker = configs.get((_BROKER, str(node)), {})
     bounds = [broker.get(f"group.{side}.session.timeout.ms", "") for side in ("min", "max")]
@@ -92,7 +92,7 @@ async def _limits(
     )
 
 
-async def _configs(
+async def _read_configs(
     client: AIOKafkaClient, resources: Any, *, node: int | None = None
 ) -> dict[tuple[int, str], dict[str, str]]:
     """Return the settings of each (kind, name) that the client is authorized to read.
@@ -125,13 +125,13 @@ async def _configs(
     except (KafkaError, TimeoutError):
         return {}
     return {
-        (int(result.resource_type), result.resource_name): dict(_values(result))
+        (int(result.resource_type), result.resource_name): dict(_config_values(result))
         for result in answer.results
         if not result.error_code
     }
 
 
-def _values(result: Any) -> Iterator[tuple[str, str]]:
+def _config_values(result: Any) -> Iterator[tuple[str, str]]:
     for config in result.configs:
         if config.value is not None:
             yield config.name, config.value

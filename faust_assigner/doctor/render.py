@@ -20,16 +20,16 @@ MOST = 10
 
 def render(result: Result) -> RenderableType:
     """Render the whole result."""
-    parts: list[RenderableType] = [*_findings(result)]
+    parts: list[RenderableType] = [*_render_findings(result)]
     for sentence in result.unchecked:
         parts.append(Text("not checked: ", style="dim").append(sentence))
     if result.unchecked:
         parts.append(Text())
-    parts.append(_summary(result))
+    parts.append(_render_summary(result))
     return Group(*parts)
 
 
-def _findings(result: Result) -> Iterator[RenderableType]:
+def _render_findings(result: Result) -> Iterator[RenderableType]:
     for (level, code), found in groupby(result.findings, key=lambda one: (one.level, one.code)):
         entry = BY_CODE[code]
         yield Text.assemble((f"{code} {level}", _STYLES[level]), f": {entry.title}")
@@ -47,7 +47,7 @@ def _findings(result: Result) -> Iterator[RenderableType]:
         yield Text()
 
 
-def _summary(result: Result) -> Text:
+def _render_summary(result: Result) -> Text:
     looked = " and ".join(result.looked_at)
     if not result.findings:
         return Text(f"{looked}: nothing found", style="green")

@@ -22,15 +22,15 @@ def check_tables(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
         for name, topic in facts.topics.items()
         if name not in changelogs and not name.endswith("-__assignor-__leader")
     }
-    tables = _tables(views)
-    yield from _memory(views, tables)
+    tables = _tables_by_changelog(views)
+    yield from _check_memory_tables(views, tables)
     yield from _changelogs(facts.topics, changelogs, tables, sources)
-    yield from _idle(len(views), tasks=sum(set(sources.values())))
-    yield from _disk(views)
-    yield from _corrupt(views)
+    yield from _check_idle_members(len(views), tasks=sum(set(sources.values())))
+    yield from _check_disks(views)
+    yield from _check_corrupt_folders(views)
 
 
-def _tables(views: Sequence[View]) -> dict[str, TableStatus]:
+def _tables_by_changelog(views: Sequence[View]) -> dict[str, TableStatus]:
     """Return the table of each changelog, as the first member with this table reports it."""
     found: dict[str, TableStatus] = {}
     for view in views:
@@ -39,7 +39,9 @@ def _tables(views: Sequence[View]) -> dict[str, TableStatus]:
     return found
 
 
-def _memory(views: Sequence[View], tables: Mapping[str, TableStatus]) -> Iterator[Finding]:
+def _check_memory_tables(
+    views: Sequence[View], tables: Mapping[str, TableStatus]
+) -> Iterator[Finding]:
     names: defaultdict[str, list[str]] = defaultdict(list)
     for view in views:
         for table in view.tables:
@@ -65,14 +67,14 @@ def _changelogs(
             yield from check_partitions(name, topic.partitions, sources)
 
 
-def _idle(members: int, *, tasks: int) -> Iterator[Finding]:
+def _check_idle_members(members: int, *, tasks: int) -> Iterator[Finding]:
     if 0 < tasks < members:
         yield finding(
             "FA010", f"{members} members for {tasks} tasks: {members - tasks} own no task"
         )
 
 
-def _disk(views: Sequence[View]) -> Iterator[Finding]:
+def _check_disks(views: Sequence[View]) -> Iterator[Finding]:
     """Check that each disk has room for a lost worker's share and for the largest partition."""
     stores = [[count for table in view.tables for count in table.bytes.values()] for view in views]
     sizes = [count for counts in stores for count in counts]
@@ -91,7 +93,7 @@ def _disk(views: Sequence[View]) -> Iterator[Finding]:
             )
 
 
-def _corrupt(views: Sequence[View]) -> Iterator[Finding]:
+def _check_corrupt_folders(views: Sequence[View]) -> Iterator[Finding]:
     for view in views:
         folders = view.counters.get(CORRUPT_FOLDERS, 0)
         if folders:

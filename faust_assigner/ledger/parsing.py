@@ -72,7 +72,7 @@ def parse(line: bytes) -> Row | Refusal | None:
     if not line or line.isspace():
         return None
     try:
-        found = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+        found = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         return Refusal(f"not JSON: not UTF-8 at byte {error.start}")
     except RecursionError:
@@ -88,7 +88,7 @@ def _to_row(found: Mapping[str, object]) -> Row | Refusal:
     table = found.get("table")
     readers = _READERS.get(table) if isinstance(table, str) else None
     if readers is None or not isinstance(table, str):
-        return Refusal(_no_table(found))
+        return Refusal(_no_table_reason(found))
     values: dict[str, Any] = {}
     for name, optional, read in readers:
         value = found.get(name)
@@ -110,14 +110,14 @@ def _to_row(found: Mapping[str, object]) -> Row | Refusal:
     return Row(table, values)
 
 
-def _no_table(found: Mapping[str, object]) -> str:
+def _no_table_reason(found: Mapping[str, object]) -> str:
     if "table" not in found:
         return "names no table: column 'table' is missing"
     known = ", ".join(TABLES)
     return f"names no known table: {_shown(found['table'])} is none of {known}"
 
 
-def _no_constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     # Python's parser accepts NaN and Infinity; JSON does not.
     raise ValueError(f"{name} is not a JSON value")
 
@@ -141,7 +141,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _wrong(value: object, expected: str) -> _WrongTypeError:
+def _wrong_type(value: object, expected: str) -> _WrongTypeError:
     return _WrongTypeError(
         f"has the wrong type: {_kind(value)} {_shown(value)}, expected {expected}"
     )
@@ -149,7 +149,7 @@ def _wrong(value: object, expected: str) -> _WrongTypeError:
 
 def _read_string(value: object) -> str:
     if type(value) is not str:
-        raise _wrong(value, "string")
+        raise _wrong_type(value, "string")
     if not value.isascii():
         try:
             value.encode("utf-8")
@@ -161,7 +161,7 @@ def _read_string(value: object) -> str:
 def _read_integer(value: object, bits: int, name: str) -> int:
     # ``type``, not ``isinstance``: in Python True is an int, in the tables a boolean is not a number.
     if type(value) is not int:
-        raise _wrong(value, name)
+        raise _wrong_type(value, name)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise _WrongTypeError(
             f"has the wrong type: the value does not fit in {bits} bits, expected {name}"
@@ -184,12 +184,12 @@ def _read_double(value: object) -> float:
         return float(value)
     if type(value) in (int, float):
         raise _WrongTypeError("has the wrong type: the number is beyond a double")
-    raise _wrong(value, DOUBLE)
+    raise _wrong_type(value, DOUBLE)
 
 
 def _read_boolean(value: object) -> bool:
     if type(value) is not bool:
-        raise _wrong(value, BOOLEAN)
+        raise _wrong_type(value, BOOLEAN)
     return value
 
 
@@ -199,20 +199,22 @@ _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-
 def _read_timestamp(value: object) -> datetime:
     expected = "a timestamp like 2026-11-21T03:40:22.123Z"
     if type(value) is not str or _STAMP.fullmatch(value) is None:
-        raise _wrong(value, expected)
+        raise _wrong_type(value, expected)
     try:
         return datetime.fromisoformat(value)
     except ValueError:
-        raise _wrong(value, expected) from None
+        raise _wrong_type(value, expected) from None
 
 
 def _read_string_map(value: object) -> dict[str, str]:
     if type(value) is not dict:
-        raise _wrong(value, STRING_MAP)
-    return {_read_string(key): _inside(key, _read_string, entry) for key, entry in value.items()}
+        raise _wrong_type(value, STRING_MAP)
+    return {
+        _read_string(key): _read_inside(key, _read_string, entry) for key, entry in value.items()
+    }
 
 
-def _inside(where: str, read: Check, value: object) -> Any:
+def _read_inside(where: str, read: Check, value: object) -> Any:
     """Return ``read(value)``; on failure the error begins with ``where``."""
     try:
         return read(value)
@@ -223,29 +225,29 @@ def _inside(where: str, read: Check, value: object) -> Any:
 def _words_reader(words: tuple[str, ...]) -> Check:
     def read(value: object) -> str:
         if _read_string(value) not in words:
-            raise _wrong(value, "|".join(words))
+            raise _wrong_type(value, "|".join(words))
         return str(value)
 
     return read
 
 
 def _structs_reader(fields: tuple[Column, ...]) -> Check:
-    readers = tuple((field.name, field.optional, _reader(field)) for field in fields)
+    readers = tuple((field.name, field.optional, _column_reader(field)) for field in fields)
 
     def read_one(value: object) -> dict[str, object]:
         if type(value) is not dict:
-            raise _wrong(value, "struct")
+            raise _wrong_type(value, "struct")
         struct: dict[str, object] = {}
         for name, optional, read in readers:
             entry = value.get(name)
             if entry is None and not optional:
                 raise _WrongTypeError(f"has the wrong type: a struct without {name!r}")
-            struct[name] = None if entry is None else _inside(name, read, entry)
+            struct[name] = None if entry is None else _read_inside(name, read, entry)
         return struct
 
     def read(value: object) -> list[dict[str, object]]:
         if type(value) is not list:
-            raise _wrong(value, STRUCTS)
+            raise _wrong_type(value, STRUCTS)
         return [read_one(entry) for entry in value]
 
     return read
@@ -262,7 +264,7 @@ _BY_TYPE: Mapping[str, Check] = {
 }
 
 
-def _reader(column: Column) -> Check:
+def _column_reader(column: Column) -> Check:
     if column.words:
         return _words_reader(column.words)
     if column.type == STRUCTS:
@@ -271,6 +273,6 @@ def _reader(column: Column) -> Check:
 
 
 _READERS = {
-    table: tuple((column.name, column.optional, _reader(column)) for column in columns)
+    table: tuple((column.name, column.optional, _column_reader(column)) for column in columns)
     for table, columns in TABLES.items()
 }

@@ -56,16 +56,16 @@ async def answer(
     ``headers`` are the request's headers, with names in lower case.
     """
     if path in _STATIC:
-        return _answer(_static(path), _STATIC[path])
+        return _new_answer(_static_file(path), _STATIC[path])
     if path == "story":
         watch.touch()
         is_part = bool(query.get("part"))
         found = watch.story(query.get("t", ""), is_part=is_part)
         if found is None:
-            return _answer(b"There is no such task now.", "text/plain; charset=utf-8", 404)
-        return _answer(found.encode(), _HTML)
+            return _new_answer(b"There is no such task now.", "text/plain; charset=utf-8", 404)
+        return _new_answer(found.encode(), _HTML)
     if path not in PATHS:
-        return _answer(b"There is no such page.", "text/plain; charset=utf-8", 404)
+        return _new_answer(b"There is no such page.", "text/plain; charset=utf-8", 404)
     shown = await watch.first()
     if headers.get("if-none-match") == shown.tag:
         return Answer(304, b"", {**HEADERS, "ETag": shown.tag})
@@ -76,16 +76,16 @@ async def answer(
     )
     more = {"ETag": shown.tag, "Vary": "Accept-Encoding"}
     if "gzip" in headers.get("accept-encoding", ""):
-        return _answer(packed, kind, more={**more, "Content-Encoding": "gzip"})
-    return _answer(plain, kind, more=more)
+        return _new_answer(packed, kind, more={**more, "Content-Encoding": "gzip"})
+    return _new_answer(plain, kind, more=more)
 
 
-def _answer(
+def _new_answer(
     body: bytes, kind: str, status: int = 200, more: Mapping[str, str] | None = None
 ) -> Answer:
     return Answer(status, body, {**HEADERS, "Content-Type": kind, **(more or {})})
 
 
 @cache
-def _static(name: str) -> bytes:
+def _static_file(name: str) -> bytes:
     return files("faust_assigner.page").joinpath("static", name).read_bytes()

@@ -46,7 +46,7 @@ def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awai
         if scope["method"] not in ("GET", "HEAD"):
             found = Answer(405, b"Read-only.", {**HEADERS, "Allow": "GET, HEAD"})
         elif path in ("status", "peers", "rounds", "ready", "live"):
-            found = await _of_worker(app, path)
+            found = await _worker_answer(app, path)
         elif path == "ledger":
             lines = await ledger_page(app, query.get("before", ""))
             found = Answer(404, b"FAUST_ASSIGNER_LEDGER is off.", HEADERS)
@@ -57,7 +57,7 @@ def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awai
         elif path == EVENTS and scope["method"] == "HEAD":
             found = Answer(200, b"", EVENT_HEADERS)
         elif path == EVENTS:
-            await _stream(page.watch, receive, send)
+            await _stream_events(page.watch, receive, send)
             return
         else:
             headers = {
@@ -70,7 +70,7 @@ def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awai
     return respond
 
 
-async def _of_worker(app: Any, path: str) -> Answer:
+async def _worker_answer(app: Any, path: str) -> Answer:
     """Return a probe, or a document of this worker, as Faust's web server would."""
     sensor = getattr(app, METRICS, None)
     if sensor is None:
@@ -86,16 +86,18 @@ async def _of_worker(app: Any, path: str) -> Answer:
 
 
 async def _send(send: Send, found: Answer, *, with_body: bool) -> None:
-    await _start(send, found.status, {**found.headers, "Content-Length": str(len(found.body))})
+    await _start_response(
+        send, found.status, {**found.headers, "Content-Length": str(len(found.body))}
+    )
     await send({"type": "http.response.body", "body": found.body if with_body else b""})
 
 
-async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
+async def _start_response(send: Send, status: int, headers: Mapping[str, str]) -> None:
     pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
-async def _stream(watch: Watch, receive: Receive, send: Send) -> None:
+async def _stream_events(watch: Watch, receive: Receive, send: Send) -> None:
     """Send events until the browser closes the page."""
 
     async def closed() -> None:
@@ -110,7 +112,7 @@ async def _stream(watch: Watch, receive: Receive, send: Send) -> None:
             except TooManyStreams:
                 await _send(send, Answer(503, b"Too many pages are open.", HEADERS), with_body=True)
                 return
-            await _start(send, 200, EVENT_HEADERS)
+            await _start_response(send, 200, EVENT_HEADERS)
             await send({"type": "http.response.body", "body": first, "more_body": True})
             async for event in events:
                 await send({"type": "http.response.body", "body": event, "more_body": True})

@@ -119,17 +119,17 @@ def grid_of(report: Report, families: Sequence[Family]) -> Grid:
     marks: defaultdict[str | None, list[Mark]] = defaultdict(list)
     heads, x = [], 0
     for at, family in enumerate(families):
-        heads.append(_head(family, x, cell))
+        heads.append(_family_head(family, x, cell))
         for task in family.tasks:
-            marks[task.owner].append(_active(task, at, x))
+            marks[task.owner].append(_active_mark(task, at, x))
             for member, copies in task.copies.items():
-                marks[member].append(_copy(task, at, x, copies))
+                marks[member].append(_copy_mark(task, at, x, copies))
             x += cell
         x += cell
-    rows = [_row(member, tuple(marks.get(member.name, ()))) for member in report.members]
+    rows = [_grid_row(member, tuple(marks.get(member.name, ()))) for member in report.members]
     rows.sort(key=lambda row: natural(row.name))
     if None in marks:
-        rows.insert(0, _unowned(tuple(marks[None])))
+        rows.insert(0, _unowned_row(tuple(marks[None])))
     grid = Grid(
         cell=cell,
         width=max(x - cell, cell),
@@ -142,7 +142,7 @@ def grid_of(report: Report, families: Sequence[Family]) -> Grid:
     return grid if grid.width <= PACKED_FROM else packed(grid, families)
 
 
-def _head(family: Family, x: int, cell: int) -> Head:
+def _family_head(family: Family, x: int, cell: int) -> Head:
     every = 1 if cell >= 20 else 2
     width = cell * len(family.tasks)
     # A label may also use the gap after the family's last cell.
@@ -173,7 +173,7 @@ def short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: max(most - 1, 1)]}…"
 
 
-def _active(task: Task, family: int, x: int) -> Mark:
+def _active_mark(task: Task, family: int, x: int) -> Mark:
     still = [one.standing for one in task.partitions if one.standing is not None]
     words = [f"lag {task.lag:,}"] if task.lag is not None else []
     if still:
@@ -193,7 +193,7 @@ def _active(task: Task, family: int, x: int) -> Mark:
     )
 
 
-def _copy(task: Task, family: int, x: int, copies: Sequence[Copy]) -> Mark:
+def _copy_mark(task: Task, family: int, x: int, copies: Sequence[Copy]) -> Mark:
     lag = lag_of(copies)
     is_warmup = any(copy.is_warmup for copy in copies)
     what = "warm-up" if is_warmup else "standby"
@@ -262,7 +262,7 @@ def lag_of(copies: Sequence[Copy]) -> int | None:
     return None if None in lags else sum(lag or 0 for lag in lags)
 
 
-def _row(member: MemberReport, marks: tuple[Mark, ...]) -> Row:
+def _grid_row(member: MemberReport, marks: tuple[Mark, ...]) -> Row:
     level, state = condition(member)
     owned = sum(mark.shape in "ax" for mark in marks)
     behind = [lag for lag in (member.standby_lag, member.warmup_lag) if lag is not None]
@@ -279,7 +279,7 @@ def _row(member: MemberReport, marks: tuple[Mark, ...]) -> Row:
     )
 
 
-def _unowned(marks: tuple[Mark, ...]) -> Row:
+def _unowned_row(marks: tuple[Mark, ...]) -> Row:
     return Row(
         name=NO_OWNER,
         member=None,

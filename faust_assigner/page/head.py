@@ -37,13 +37,13 @@ def tiles_of(report: Report) -> tuple[Tile, ...]:
 
     The number of tasks off target is left out if no decision is known.
     """
-    tiles = _ready(report), _lag(report), _copies(report), _standing(report)
-    return tiles if report.decision is None else (*tiles, _off_target(report.decision))
+    tiles = _ready(report), _lag_tile(report), _copies_tile(report), _standing_tile(report)
+    return tiles if report.decision is None else (*tiles, _off_target_tile(report.decision))
 
 
 def _ready(report: Report) -> Tile:
     totals = report.totals
-    silent = sum(_is_lost(member.answer) for member in report.members)
+    silent = sum(_is_worker_lost(member.answer) for member in report.members)
     does = "does" if silent == 1 else "do"
     return Tile(
         name="Members ready",
@@ -54,7 +54,7 @@ def _ready(report: Report) -> Tile:
     )
 
 
-def _lag(report: Report) -> Tile:
+def _lag_tile(report: Report) -> Tile:
     lag = known_sum([one.lag for one in report.partitions])
     return Tile(
         name="Lag",
@@ -64,7 +64,7 @@ def _lag(report: Report) -> Tile:
     )
 
 
-def _copies(report: Report) -> Tile:
+def _copies_tile(report: Report) -> Tile:
     totals = report.totals
     standbys, warmups = totals.standby_partitions, totals.warmup_partitions
     if not standbys + warmups:
@@ -76,7 +76,7 @@ def _copies(report: Report) -> Tile:
     )
 
 
-def _standing(report: Report) -> Tile:
+def _standing_tile(report: Report) -> Tile:
     count = report.totals.standing_partitions
     notes = {0: "no partition stands still", 1: "partition stands still"}
     return Tile(
@@ -87,7 +87,7 @@ def _standing(report: Report) -> Tile:
     )
 
 
-def _off_target(decision: Decision) -> Tile:
+def _off_target_tile(decision: Decision) -> Tile:
     off = decision.off_target
     return Tile(
         name="Off target",
@@ -98,7 +98,7 @@ def _off_target(decision: Decision) -> Tile:
     )
 
 
-def _is_lost(answer: str) -> bool:
+def _is_worker_lost(answer: str) -> bool:
     return answer not in (ANSWERED, NOT_ASKED)
 
 

@@ -129,7 +129,7 @@ class History:
             at = float(one.outcome.decided_at) or one.at
             if abs(at - report.taken_at) > OLDEST_S:
                 continue
-            self.note_round(_round_told(one, at, self.names))
+            self.note_round(_round_from_worker(one, at, self.names))
             for moved in one.moves:
                 key = f"{moved.topic}/{moved.partition}"
                 if key in tasks:
@@ -212,7 +212,7 @@ class History:
         self._owners, self._holders = owners, holders
 
 
-def _round_told(told: RoundTold, at: float, names: Mapping[str, str]) -> RoundSeen:
+def _round_from_worker(told: RoundTold, at: float, names: Mapping[str, str]) -> RoundSeen:
     outcome = told.outcome
     assert outcome is not None
     decision = Decision(

@@ -46,7 +46,7 @@ TURN_S: Final = 0.3
 blueprint = web.Blueprint("faust_assigner_page")
 
 
-def _view(path: str) -> type[object]:
+def _page_view(path: str) -> type[object]:
     """Return the view for a path of the page."""
 
     class Page(web.View):  # type: ignore[misc]
@@ -74,7 +74,7 @@ class _Home(web.View):  # type: ignore[misc]
 
 
 for _path in (*PATHS, EVENTS):
-    blueprint.route(f"/{_path}", name=_path or "page")(_view(_path))
+    blueprint.route(f"/{_path}", name=_path or "page")(_page_view(_path))
 
 
 def install(app: AppT) -> PageService | None:

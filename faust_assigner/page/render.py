@@ -45,13 +45,13 @@ def parts_of(look: Look) -> dict[str, str]:
 
     Cost: O(members + tasks + copies + samples).
     """
-    values = _values(look)
-    return {name: _rendered(name, **values) for name in _PARTS}
+    values = _template_values(look)
+    return {name: _render_template(name, **values) for name in _PARTS}
 
 
 def page_of(look: Look, parts: Mapping[str, str], version: int) -> str:
     """Return the whole page with its parts."""
-    return _rendered(
+    return _render_template(
         "page",
         title=title_of(look),
         parts={name: Markup(part) for name, part in parts.items()},
@@ -64,18 +64,20 @@ def story_part(look: Look, key: str) -> str | None:
     if look.report is None:
         return None
     story = story_of(look.report, look.families, look.history, key)
-    return None if story is None else _rendered("story", story=story)
+    return None if story is None else _render_template("story", story=story)
 
 
 def story_page(look: Look, part: str) -> str:
     """Return a task's history as a separate page."""
-    return _rendered("alone", title=f"A task of {look.group}", group=look.group, body=Markup(part))
+    return _render_template(
+        "alone", title=f"A task of {look.group}", group=look.group, body=Markup(part)
+    )
 
 
 _PARTS: Final = ("head", "alerts", "grid", "rounds", "about")
 
 
-def _values(look: Look) -> dict[str, object]:
+def _template_values(look: Look) -> dict[str, object]:
     report = look.report
     found: dict[str, object] = {
         "group": look.group,
@@ -116,14 +118,14 @@ def _grid_values(report: Report, families: tuple[Family, ...]) -> dict[str, obje
     grid = grid_of(report, families)
     return {
         "grid": grid,
-        "drawn": tuple(_drawn(row, grid) for row in grid.rows),
+        "drawn": tuple(_draw_row(row, grid) for row in grid.rows),
         "topics": [", ".join(family.topics) for family in families],
         "c": grid.cell,
         "h": max(24, grid.cell + 6) if grid.is_compact else max(44, grid.cell + 10),
     }
 
 
-def _drawn(row: Row, grid: Grid) -> Markup:
+def _draw_row(row: Row, grid: Grid) -> Markup:
     """Draw the marks of a row. Python code is faster than a template for thousands of marks."""
     middle = 16 if grid.is_compact else 26
     found = [
@@ -178,7 +180,7 @@ def title_of(look: Look) -> str:
     return f"{'✕ ' if bad else ''}{look.group} · faust-assigner"
 
 
-def _icon(name: str, words: str = "") -> Markup:
+def _icon_markup(name: str, words: str = "") -> Markup:
     """Return an icon; ``words`` is its name for screen readers."""
     if not words:
         return Markup(
@@ -200,9 +202,9 @@ def _environment() -> Environment:
     )
     environment.filters["count"] = number
     environment.filters["px"] = "{:.4g}".format
-    environment.globals["icon"] = _icon
+    environment.globals["icon"] = _icon_markup
     return environment
 
 
-def _rendered(name: str, **values: object) -> str:
+def _render_template(name: str, **values: object) -> str:
     return str(_environment().get_template(f"{name}.html").render(values))

@@ -50,30 +50,32 @@ def setting_of(name: str, value: str) -> str:
 
 def scrubbed(value: T) -> T:
     """Return a copy of a dataclass in which every text, at any depth, is free of secrets."""
-    done: T = _scrub(value)
+    done: T = _scrub_value(value)
     return done
 
 
-def _scrub(value: object) -> Any:
+def _scrub_value(value: object) -> Any:
     if isinstance(value, str):
         return text_of(value)
     if isinstance(value, tuple):
-        return value if value and isinstance(value[0], int) else tuple(map(_scrub, value))
+        return value if value and isinstance(value[0], int) else tuple(map(_scrub_value, value))
     if isinstance(value, Mapping):
-        return {text_of(str(key)): _entry(str(key), one) for key, one in value.items()}
+        return {text_of(str(key)): _scrub_entry(str(key), one) for key, one in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        found = {f.name: _scrub(getattr(value, f.name)) for f in fields(value)}
+        found = {f.name: _scrub_value(getattr(value, f.name)) for f in fields(value)}
         if "name" in found and isinstance(found.get("values"), Mapping):
-            found["values"] = _values(found["name"], found["values"])
+            found["values"] = _scrub_members(found["name"], found["values"])
         return replace(value, **found)
     return value
 
 
-def _entry(key: str, value: object) -> Any:
-    return setting_of(key, value) if isinstance(value, str) else _scrub(value)
+def _scrub_entry(key: str, value: object) -> Any:
+    return setting_of(key, value) if isinstance(value, str) else _scrub_value(value)
 
 
-def _values(name: str, values: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+def _scrub_members(
+    name: str, values: Mapping[str, tuple[str, ...]]
+) -> Mapping[str, tuple[str, ...]]:
     """Return the members by value, of a setting that differs between workers.
 
     Each hidden value gets its own number, so that different values stay separate.

@@ -23,7 +23,7 @@ async def respond(
     if path == EVENTS:
         if request.method == "HEAD":
             return web.Response(headers=EVENT_HEADERS)
-        return await _stream(watch, request)
+        return await _stream_events(watch, request)
     headers = {name.lower(): value for name, value in request.headers.items()}
     found = await answer(watch, path, request.query, headers)
     response = web.Response(status=found.status, body=found.body, headers=found.headers)
@@ -32,7 +32,7 @@ async def respond(
     return response
 
 
-async def _stream(watch: Watch, request: web.Request) -> web.StreamResponse:
+async def _stream_events(watch: Watch, request: web.Request) -> web.StreamResponse:
     events = watch.events()
     async with contextlib.aclosing(events):
         try:

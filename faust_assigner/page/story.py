@@ -72,7 +72,7 @@ def story_of(
         return None
     family, task = found
     keys = [f"{topic}/{task.number}" for topic in family.topics]
-    level, state = _state(task)
+    level, state = _state_of(task)
     return Story(
         key=task.key,
         topics=family.topics,
@@ -80,16 +80,16 @@ def story_of(
         owner=task.owner,
         level=level,
         state=state,
-        standing=tuple(_standing(task)),
+        standing=tuple(_standing_partitions(task)),
         sources=tuple(one for one in task.partitions if not one.is_changelog),
         changelogs=tuple(one for one in task.partitions if one.is_changelog),
-        copies=tuple(_copies(task)),
-        if_lost=_if_lost(task),
-        events=tuple(_events(history.moves_of(keys), history.rounds, report.taken_at)),
+        copies=tuple(_copy_lines(task)),
+        if_lost=_loss_sentence(task),
+        events=tuple(_move_events(history.moves_of(keys), history.rounds, report.taken_at)),
     )
 
 
-def _state(task: Task) -> tuple[str, str]:
+def _state_of(task: Task) -> tuple[str, str]:
     if task.owner is None:
         return "bad", "nobody owns it"
     if task.is_standing:
@@ -99,7 +99,7 @@ def _state(task: Task) -> tuple[str, str]:
     return "good", "processed"
 
 
-def _standing(task: Task) -> list[str]:
+def _standing_partitions(task: Task) -> list[str]:
     return [
         f"{one.topic}/{one.partition} has not been processed for {span(one.standing.seconds)}: "
         f"{REASONS.get(one.standing.reason, one.standing.reason)}"
@@ -108,7 +108,7 @@ def _standing(task: Task) -> list[str]:
     ]
 
 
-def _copies(task: Task) -> list[CopyLine]:
+def _copy_lines(task: Task) -> list[CopyLine]:
     found = []
     for member, copies in sorted(task.copies.items()):
         lag = lag_of(copies)
@@ -126,7 +126,7 @@ def _copies(task: Task) -> list[CopyLine]:
     return found
 
 
-def _if_lost(task: Task) -> str:
+def _loss_sentence(task: Task) -> str:
     """Return a sentence about the effect of the owner's loss, as the copies are now."""
     if not task.is_stateful:
         return "It has no table. Any member can take it over immediately."
@@ -146,7 +146,7 @@ def _if_lost(task: Task) -> str:
     )
 
 
-def _events(moves: Sequence[Move], rounds: Sequence[RoundSeen], now: float) -> list[Event]:
+def _move_events(moves: Sequence[Move], rounds: Sequence[RoundSeen], now: float) -> list[Event]:
     reasons = {one.generation: one.reason for one in rounds}
     found = []
     for move in moves:

@@ -84,7 +84,7 @@ def families_of(report: Report) -> tuple[Family, ...]:
         found.append(
             Family(
                 topics=tuple(topics),
-                label=_label(topics, report.group),
+                label=_family_label(topics, report.group),
                 tasks=tuple(
                     Task(
                         key=f"{topics[0]}/{number}",
@@ -96,7 +96,7 @@ def families_of(report: Report) -> tuple[Family, ...]:
                 ),
             )
         )
-    return tuple(sorted(found, key=_order))
+    return tuple(sorted(found, key=_family_order))
 
 
 def task_of(families: tuple[Family, ...], key: str) -> tuple[Family, Task] | None:
@@ -120,11 +120,11 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _label(topics: list[str], group: str) -> str:
+def _family_label(topics: list[str], group: str) -> str:
     names = [f"table {table}" if (table := table_of(t, group)) else t for t in topics]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
-def _order(family: Family) -> tuple[bool, str]:
+def _family_order(family: Family) -> tuple[bool, str]:
     return family.tasks[0].partitions[0].is_changelog, family.topics[0]

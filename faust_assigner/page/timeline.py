@@ -94,7 +94,7 @@ def chart_of(samples: Sequence[Sample], rounds: Sequence[RoundSeen], now: float)
         if one.at >= begin
     )
     lanes = tuple(
-        _lane(name, title, samples, value, x_of)
+        _chart_lane(name, title, samples, value, x_of)
         for name, title, value in (
             ("members", "members", lambda s: s.members),
             ("lag", "lag, records", lambda s: s.lag),
@@ -103,7 +103,7 @@ def chart_of(samples: Sequence[Sample], rounds: Sequence[RoundSeen], now: float)
     )
     return Chart(
         lanes=lanes,
-        ticks=_ticks(now - begin, scale),
+        ticks=_axis_ticks(now - begin, scale),
         rounds=marks,
         earlier=len(rounds) - len(marks),
         words=f"The last {span(round(now - begin))}: {len(marks)} rounds; "
@@ -111,7 +111,7 @@ def chart_of(samples: Sequence[Sample], rounds: Sequence[RoundSeen], now: float)
     )
 
 
-def _lane(
+def _chart_lane(
     name: str,
     title: str,
     samples: Sequence[Sample],
@@ -123,8 +123,10 @@ def _lane(
     most = max((found for _, found in known), default=0)
     scale = height / max(most, 1)
     line, area = [], []
-    for run in _runs(known):
-        points = _steps([(x_of(at), round(top + height - found * scale, 1)) for at, found in run])
+    for run in _split_at_gaps(known):
+        points = _step_points(
+            [(x_of(at), round(top + height - found * scale, 1)) for at, found in run]
+        )
         line.append("M" + "L".join(points))
         first, last = x_of(run[0][0]), x_of(run[-1][0])
         area.append(f"M{first:g},{top + height}L{'L'.join(points)}L{last:g},{top + height}Z")
@@ -140,7 +142,7 @@ def _lane(
     )
 
 
-def _runs(known: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
+def _split_at_gaps(known: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
     """Split samples at gaps."""
     runs: list[list[tuple[float, int]]] = []
     for at, found in known:
@@ -150,7 +152,7 @@ def _runs(known: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
     return runs
 
 
-def _steps(points: Sequence[tuple[float, float]]) -> list[str]:
+def _step_points(points: Sequence[tuple[float, float]]) -> list[str]:
     """Return the points of a step line: each value holds until the next query.
 
     Points with a repeated value are left out.
@@ -168,7 +170,7 @@ def _steps(points: Sequence[tuple[float, float]]) -> list[str]:
     return found
 
 
-def _ticks(length: float, scale: float) -> tuple[Tick, ...]:
+def _axis_ticks(length: float, scale: float) -> tuple[Tick, ...]:
     step = next((one for one in _STEPS if length / one <= 6), _STEPS[-1])
     return tuple(
         Tick(

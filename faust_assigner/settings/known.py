@@ -40,7 +40,7 @@ def check_environment(names: Iterable[str], *, env_prefix: str | None = None) ->
                         f"{name}: {_nearest(name[len(prefix) :], IN_THE_ENVIRONMENT, prefix)}"
                     )
                 break
-    _refuse("Unknown settings in the environment", wrong)
+    _refuse_unknown("Unknown settings in the environment", wrong)
 
 
 def check_keywords(names: Iterable[str]) -> None:
@@ -51,7 +51,7 @@ def check_keywords(names: Iterable[str]) -> None:
         for name in sorted(names)
         if name.upper().startswith(PREFIX) and name not in taken
     ]
-    _refuse("Unknown keywords of faust.App", wrong)
+    _refuse_unknown("Unknown keywords of faust.App", wrong)
 
 
 def _is_variable(name: str) -> bool:
@@ -74,6 +74,6 @@ def _nearest(name: str, known: Iterable[str], before: str = "") -> str:
     return f"did you mean {before}{short[found[0]]}?" if found else "no setting has a similar name"
 
 
-def _refuse(what: str, wrong: list[str]) -> None:
+def _refuse_unknown(what: str, wrong: list[str]) -> None:
     if wrong:
         raise ConfigError(f"{what}: {'; '.join(wrong)} (docs/reference/settings.md lists them all)")

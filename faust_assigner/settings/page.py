@@ -40,7 +40,7 @@ def _meaning(setting: Setting[object]) -> str:
     return setting.meaning + ("; not a keyword of `faust.App`" if of_the_environment else "")
 
 
-def _name(setting: Setting[object]) -> str:
+def _name_cell(setting: Setting[object]) -> str:
     return f"`{setting.name}`"
 
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 #: For each page: its settings, and the function that returns a setting's name for the table.
-TABLES: Final = {"settings.md": (SETTINGS, _name), "service.md": (OPTIONS, _flag_and_name)}
+TABLES: Final = {"settings.md": (SETTINGS, _name_cell), "service.md": (OPTIONS, _flag_and_name)}
 
 if __name__ == "__main__":
     main(sys.argv[1:])

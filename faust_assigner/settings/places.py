@@ -17,14 +17,14 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     matching URLs are allowed. Without patterns, all URLs are allowed except link-local, multicast
     and unspecified addresses, and loopback unless ``own`` is loopback too.
     """
-    host = _host(url)
+    host = _host_of(url)
     if url.scheme not in ("http", "https") or not host:
         return False
     if patterns:
         return named(url, patterns)
-    address = _address(host)
+    address = _ip_address(host)
     if is_loopback(host):
-        return is_loopback(_host(own))
+        return is_loopback(_host_of(own))
     return address is None or not (
         address.is_link_local or address.is_multicast or address.is_unspecified
     )
@@ -32,22 +32,22 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
 
 def named(url: URL, patterns: Sequence[str]) -> bool:
     """Return whether any of ``patterns`` matches the host, or the host and port, of ``url``."""
-    return any(_names(pattern, _host(url), url.port) for pattern in patterns)
+    return any(_pattern_matches(pattern, _host_of(url), url.port) for pattern in patterns)
 
 
-def _host(url: URL) -> str:
+def _host_of(url: URL) -> str:
     """Return the host in lower case, without the trailing dot that marks a complete DNS name."""
     return (url.host or "").lower().removesuffix(".")
 
 
-def _names(pattern: str, host: str, port: int | None) -> bool:
+def _pattern_matches(pattern: str, host: str, port: int | None) -> bool:
     if "/" in pattern:
-        address = _address(host)
+        address = _ip_address(host)
         return address is not None and address in ipaddress.ip_network(pattern, strict=False)
     return fnmatchcase(host, pattern) or fnmatchcase(f"{host}:{port}", pattern)
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -60,7 +60,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def is_loopback(host: str) -> bool:
     """Return whether a host is a loopback name or a loopback address."""
-    address = _address(host)
+    address = _ip_address(host)
     return (
         host == "localhost"
         or host.endswith(".localhost")
@@ -71,6 +71,6 @@ def is_loopback(host: str) -> bool:
 def is_loopback_url(url: str) -> bool:
     """Return whether the host of ``url`` is loopback, so that other machines cannot use the URL."""
     try:
-        return is_loopback(_host(URL(url)))
+        return is_loopback(_host_of(URL(url)))
     except ValueError:
         return False

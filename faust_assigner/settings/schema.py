@@ -146,20 +146,20 @@ def one_of(*names: str) -> Kind[str]:
     return Kind(f"one of {', '.join(names)}", parse)
 
 
-def _switch(said: object) -> bool:
+def _parse_switch(said: object) -> bool:
     text = str(said).strip().lower()
     if text not in (*_YES, *_NO):
         raise ValueError(said)
     return text in _YES
 
 
-def _label(said: object) -> str:
+def _parse_label(said: object) -> str:
     if not isinstance(said, str) or len(said) > 255 or not said.isprintable() or " " in said:
         raise ValueError(said)
     return said
 
 
-def _places(said: Any) -> tuple[str, ...]:
+def _parse_places(said: Any) -> tuple[str, ...]:
     """Return patterns of hosts and networks in lower case; ValueError for a wrong network."""
     names = said.split(",") if isinstance(said, str) else list(said)
     patterns = tuple(str(name).strip().lower() for name in names if str(name).strip())
@@ -169,11 +169,11 @@ def _places(said: Any) -> tuple[str, ...]:
     return patterns
 
 
-def _path(said: Any) -> Path:
+def _parse_path(said: Any) -> Path:
     return Path(said)
 
 
-def _path_topic_or_off(said: Any) -> Path | str | None:
+def _parse_path_topic_or_off(said: Any) -> Path | str | None:
     """Return a text ``topic:NAME`` for a topic, a path for a folder, and None for off."""
     text = str(said).strip()
     if text.lower() in _NO:
@@ -198,11 +198,11 @@ TOPIC = "topic:"
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _YES, _NO = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
 
-SWITCH = Kind("1, yes, on, true or 0, no, off, false", _switch)
+SWITCH = Kind("1, yes, on, true or 0, no, off, false", _parse_switch)
 TEXT = Kind("a text", str)
-LABEL = Kind("a text of up to 255 characters without blanks", _label)
-FOLDER = Kind("a folder", _path)
-FOLDER_TOPIC_OR_OFF = Kind("a folder, topic:NAME, or off", _path_topic_or_off)
-FILE = Kind("a file", _path)
-PLACES = Kind("hosts, host:port or networks like 10.0.0.0/8, with commas between", _places)
+LABEL = Kind("a text of up to 255 characters without blanks", _parse_label)
+FOLDER = Kind("a folder", _parse_path)
+FOLDER_TOPIC_OR_OFF = Kind("a folder, topic:NAME, or off", _parse_path_topic_or_off)
+FILE = Kind("a file", _parse_path)
+PLACES = Kind("hosts, host:port or networks like 10.0.0.0/8, with commas between", _parse_places)
 SPAN = Kind("LOWEST:HIGHEST around 1, like 0.25:4", _span)

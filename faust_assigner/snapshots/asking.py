@@ -42,14 +42,14 @@ def ask(connection: Connection, question: Coroutine[object, None, T]) -> T:
     try:
         return asyncio.run(question)
     except (KafkaError, TimeoutError) as error:
-        raise asyncio.run(_explained(connection, error)) from error
+        raise asyncio.run(_explain_error(connection, error)) from error
 
 
-async def _explained(connection: Connection, error: Exception) -> SnapshotError:
+async def _explain_error(connection: Connection, error: Exception) -> SnapshotError:
     place = ",".join(connection["bootstrap_servers"])
     if isinstance(error, KafkaConnectionError):
         # aiokafka reports a refused login as an unreachable broker: connect again for the real reason.
-        refusal = await _connection_error(connection)
+        refusal = await _find_connection_error(connection)
         if refusal is not None:
             return RefusedByKafka(f"{place}: {type(refusal).__name__}: {refusal}")
         return UnreachableError(f"{place}: {error}")
@@ -58,7 +58,7 @@ async def _explained(connection: Connection, error: Exception) -> SnapshotError:
     return kind(f"{place}: {type(error).__name__}: {error}")
 
 
-async def _connection_error(connection: Connection) -> Exception | None:
+async def _find_connection_error(connection: Connection) -> Exception | None:
     """Return the reason of a refused connection; None if no broker can be reached."""
     entry = {name: connection[name] for name in _ENTRY if name in connection}
     for host, port, _ in collect_hosts(connection["bootstrap_servers"]):

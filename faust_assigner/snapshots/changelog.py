@@ -88,10 +88,10 @@ async def consumer_of(
         await consumer.start()
         yield consumer
     finally:
-        await _stop(consumer)
+        await _stop_consumer(consumer)
 
 
-async def _stop(consumer: AIOKafkaConsumer) -> None:
+async def _stop_consumer(consumer: AIOKafkaConsumer) -> None:
     """Stop the consumer; aiokafka's own cancelled tasks must not look like our cancellation."""
     try:
         await consumer.stop()
@@ -126,7 +126,7 @@ async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str,
     are then refused.
     """
     async with _admin_of(connection) as admin:
-        partitions = await _partitions(admin, connection, topics)
+        partitions = await _topic_partitions(admin, connection, topics)
         retention: dict[str, int] = {}
         with contextlib.suppress(
             Exception
@@ -148,11 +148,11 @@ async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str,
 async def extents(connection: Connection, topic: str) -> dict[int, Extent]:
     """The extent of each partition of ``topic``; raises UnknownTopicError."""
     async with _admin_of(connection) as admin:
-        tps = await _partitions(admin, connection, [topic])
+        tps = await _topic_partitions(admin, connection, [topic])
     return {tp.partition: extent for tp, extent in (await extents_of(connection, tps)).items()}
 
 
-async def _partitions(
+async def _topic_partitions(
     admin: AIOKafkaAdminClient,
     connection: Connection,
     topics: Sequence[str],

@@ -43,7 +43,7 @@ def parse_json(
 def json_types(payloads: Sequence[bytes]) -> frozenset[str] | None:
     """Return the names of the payloads' Python types; None if any payload does not decode."""
     try:
-        parsed = parse_json(payloads, _loads)
+        parsed = parse_json(payloads, _parse_finite)
     except (ValueError, RecursionError):
         return None
     return None if parsed is None else frozenset(kind.__name__ for kind in set(map(type, parsed)))
@@ -66,5 +66,5 @@ def unreadable_rows(payloads: Sequence[bytes | None]) -> list[int]:
     return found
 
 
-def _loads(text: str) -> Any:
+def _parse_finite(text: str) -> Any:
     return json.loads(text, parse_constant=_NonFinite)

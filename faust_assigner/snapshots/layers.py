@@ -58,27 +58,27 @@ def extend(
     keys = _KeyCount(base.keys)
     with scratch_database(folder) as state:
         ingest(state, [file.path for layer in base.layers for file in layer])
-        changed = keys.counted(_differing(state, rows))
+        changed = keys.counted(_differing_rows(state, rows))
         newest = tuple(write_files(changed, out, max_file_bytes=max_file_bytes))
         layers = (*base.layers, newest)
-        if len(layers) - 1 > max_layers or _is_large(layers[1:], layers[0]):
+        if len(layers) - 1 > max_layers or _are_changes_large(layers[1:], layers[0]):
             ingest(state, [file.path for file in newest])
-            _remove(newest)
-            layers = _merge(layers[0], state, folder, max_layers, max_file_bytes)
+            _remove_files(newest)
+            layers = _merge_changes(layers[0], state, folder, max_layers, max_file_bytes)
     return layers, keys.total
 
 
-def _remove(files: Iterable[SstFile]) -> None:
+def _remove_files(files: Iterable[SstFile]) -> None:
     for file in files:
         file.path.unlink()
 
 
-def _is_large(changes: Iterable[Iterable[SstFile]], first: Iterable[SstFile]) -> bool:
+def _are_changes_large(changes: Iterable[Iterable[SstFile]], first: Iterable[SstFile]) -> bool:
     size = sum(file.size for layer in changes for file in layer)
     return size > MAX_CHANGED_SHARE * sum(file.size for file in first)
 
 
-def _merge(
+def _merge_changes(
     first: Sequence[SstFile],
     state: rocksdict.Rdict,
     folder: Path,
@@ -91,17 +91,17 @@ def _merge(
         ingest(bottom, [file.path for file in first])
         starts = sorted(file["start_key"] for file in bottom.live_files())
         touched: set[int] = set()
-        changes = _noting(_differences(bottom.items(), state.items()), starts, touched)
+        changes = _noting(_rows_between(bottom.items(), state.items()), starts, touched)
         merged = tuple(write_files(changes, out, max_file_bytes=max_file_bytes))
-    if max_layers and not _is_large([merged], first):
+    if max_layers and not _are_changes_large([merged], first):
         return tuple(first), merged
-    _remove(merged)
+    _remove_files(merged)
     anew: list[SstFile] = []
     for is_touched, numbers in itertools.groupby(range(len(first)), touched.__contains__):
         ranges = list(numbers)
         if is_touched:
             after = ranges[-1] + 1
-            rows = _between(
+            rows = _rows_in_range(
                 state,
                 starts[ranges[0]] if ranges[0] else None,
                 starts[after] if after < len(starts) else None,
@@ -128,7 +128,7 @@ class _KeyCount:
             yield key, new
 
 
-def _differing(
+def _differing_rows(
     state: rocksdict.Rdict, rows: Iterable[Row]
 ) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
     """Yield (key, old value, new value) of the rows whose value in ``state`` differs."""
@@ -140,7 +140,7 @@ def _differing(
                 yield key, old, new
 
 
-def _differences(
+def _rows_between(
     before: Iterable[tuple[bytes, bytes]], after: Iterable[tuple[bytes, bytes]]
 ) -> Iterator[Row]:
     """Yield the rows that turn ``before`` into ``after``; all keys are ascending."""
@@ -169,7 +169,7 @@ def _noting(rows: Iterable[Row], starts: Sequence[bytes], touched: set[int]) -> 
         yield row
 
 
-def _between(
+def _rows_in_range(
     state: rocksdict.Rdict, start: bytes | None, end: bytes | None
 ) -> Iterator[tuple[bytes, bytes]]:
     """The rows with ``start <= key < end``; None means no bound."""

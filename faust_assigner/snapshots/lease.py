@@ -69,7 +69,7 @@ class Lease:
 
 def leased_until(storage: Storage, topic: str, now_ms: int) -> str | None:
     """Return the expiry of a valid lease for this topic, ISO 8601; None without a lease."""
-    found = [until for path in lease_paths(storage, topic) if (until := _until(storage, path))]
+    found = [until for path in lease_paths(storage, topic) if (until := _expiry_of(storage, path))]
     # All texts have one format and one time zone, so they sort like the times.
     latest = max(found, default="")
     return latest if latest > format_time_ms(now_ms) else None
@@ -84,7 +84,7 @@ def lease_paths(storage: Storage, topic: str) -> list[str]:
     ]
 
 
-def _until(storage: Storage, path: str) -> str | None:
+def _expiry_of(storage: Storage, path: str) -> str | None:
     """Return the expiry of a lease; None if the lease is gone or damaged."""
     try:
         until = str(json.loads(storage.read(path))["until"])

@@ -44,7 +44,7 @@ def seal(path: Path) -> bool:
     at += len(_SESSION_ID)
     data[at : at + _SESSION_ID_BYTES] = bytes(_SESSION_ID_BYTES)
     data[end + 1 : end + _TRAILER_BYTES] = bytes(4)
-    data[at : at + _SESSION_ID_BYTES] = _session_id(data)
+    data[at : at + _SESSION_ID_BYTES] = _session_id_of(data)
     data[end + 1 : end + _TRAILER_BYTES] = struct.pack("<I", _masked_crc32c(data[start : end + 1]))
     with open(path, "r+b") as file:
         file.seek(start)
@@ -59,19 +59,19 @@ def _properties_block(data: bytearray) -> tuple[int, int] | None:
     footer = data[-_FOOTER_BYTES:]
     if footer[:1] != _CRC32C:
         return None
-    offset, position = _varint(footer, 1)
-    size, _ = _varint(footer, position)
+    offset, position = _read_varint(footer, 1)
+    size, _ = _read_varint(footer, position)
     index = bytes(data[offset : offset + size])
     at = index.find(_PROPERTIES)
     if at < 0:
         return None
-    start, position = _varint(index, at + len(_PROPERTIES))
-    length, _ = _varint(index, position)
+    start, position = _read_varint(index, at + len(_PROPERTIES))
+    length, _ = _read_varint(index, position)
     end = start + length
     return (start, end) if end + _TRAILER_BYTES <= len(data) else None
 
 
-def _varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
+def _read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """(value, position after it) of the little-endian base-128 number at ``position``."""
     value = shift = 0
     while True:
@@ -83,7 +83,7 @@ def _varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
         shift += 7
 
 
-def _session_id(data: bytes | bytearray) -> bytes:
+def _session_id_of(data: bytes | bytearray) -> bytes:
     """Return the hash of ``data`` as 20 base-36 digits in RocksDB's alphabet."""
     number = int.from_bytes(hashlib.sha256(data).digest()[:16], "big")
     digits = []

@@ -74,12 +74,12 @@ def write_files(
     iterator = iter(items)
     for first in iterator:
         draft = folder / "draft.sst"
-        keys = _fill(draft, first, iterator, max_file_bytes)
+        keys = _fill_file(draft, first, iterator, max_file_bytes)
         done.append(_finish(draft, len(done), keys))
     return done
 
 
-def _fill(
+def _fill_file(
     draft: Path,
     first: tuple[bytes, bytes | None],
     rest: Iterator[tuple[bytes, bytes | None]],

@@ -96,7 +96,7 @@ def earlier_topic(
         return None
     for newer in others:
         if newer.created_ms > manifest.created_ms:
-            shown = _shows_recreation(newer, manifest, topic_id, ends)
+            shown = _recreation_evidence(newer, manifest, topic_id, ends)
             if shown:
                 return (
                     f"it names no topic id, and snapshot {newer.partition}/{newer.snapshot_id}, taken "
@@ -105,7 +105,7 @@ def earlier_topic(
     return None
 
 
-def _shows_recreation(
+def _recreation_evidence(
     newer: Manifest,
     manifest: Manifest,
     topic_id: str | None,

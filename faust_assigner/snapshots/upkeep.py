@@ -60,7 +60,7 @@ def verify(
             for found in catalog.folders(topic, partition)
         ]
         manifests = [found.manifest for found in folders if found.manifest]
-        outdated = _outdated(manifests, (logs or {}).get(topic))
+        outdated = _outdated_folders(manifests, (logs or {}).get(topic))
         in_use = _listed(manifests)
         for found in folders:
             folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
@@ -73,7 +73,7 @@ def verify(
                 yield Verdict(folder, found.manifest, problem)
 
 
-def _outdated(manifests: Sequence[Manifest], log: Changelog | None) -> dict[str, str]:
+def _outdated_folders(manifests: Sequence[Manifest], log: Changelog | None) -> dict[str, str]:
     """Return folder -> the reason why its snapshot is of an earlier topic; current folders are absent."""
     topic_id = log.topic_id if log else newest_topic_id(manifests)
     ends = {number: extent.end for number, extent in log.extents.items()} if log else {}
@@ -153,7 +153,7 @@ def collect_garbage(
             )
             continue
         sweeper.drop_leases(topic)
-        outdated = _outdated(all_snapshots(catalog, topic), None)
+        outdated = _outdated_folders(all_snapshots(catalog, topic), None)
         for partition in catalog.partitions(topic):
             folders = catalog.folders(topic, partition)
             if any(found.is_later for found in folders):
@@ -169,14 +169,14 @@ def collect_garbage(
                 if rank  # the newest snapshot stays
                 and (
                     reason := outdated.get(folder_of(manifest))
-                    or _beyond_retention(rank, now_ms - manifest.created_ms, keep, max_age_ms)
+                    or _retention_reason(rank, now_ms - manifest.created_ms, keep, max_age_ms)
                 )
             }
             sweeper.sweep(topic, partition, dropped)
     return sweeper.removed
 
 
-def _beyond_retention(rank: int, age_ms: int, keep: int, max_age_ms: int | None) -> str | None:
+def _retention_reason(rank: int, age_ms: int, keep: int, max_age_ms: int | None) -> str | None:
     """Return the reason to remove a snapshot that ``rank`` snapshots follow; None to keep it."""
     if rank >= keep:
         return f"{rank} newer snapshots"

@@ -21,10 +21,12 @@ def derive_problem(
     eligible = np.zeros((len(stateful), members), dtype=bool)
     for k, g in enumerate(stateful):
         eligible[k, layout.groups[g].members] = True
-    task, member, was_standby = _copies(previous, owner, row)
+    task, member, was_standby = _existing_copies(previous, owner, row)
     group = np.repeat(np.arange(len(stateful)), np.diff(layout.start)[stateful])
     away = np.flatnonzero((target[tasks] != owner[tasks]) & (target[tasks] >= 0))
-    afford = _affordable(layout.rack, eligible, group, away, owner[tasks], target[tasks], replicas)
+    afford = _may_have_target_standby(
+        layout.rack, eligible, group, away, owner[tasks], target[tasks], replicas
+    )
     wanted = tasks[away[afford]]
     return StandbyProblem(
         owner=owner[tasks],
@@ -42,7 +44,7 @@ def derive_problem(
     )
 
 
-def _affordable(
+def _may_have_target_standby(
     racks: Ints, eligible: Bools, group: Ints, away: Ints, owner: Ints, target: Ints, replicas: int
 ) -> Bools:
     """Return bool[W]: the tasks ``away`` from their target that may have a standby on their target member.
@@ -83,7 +85,7 @@ def active_load(layout: Layout, owner: Ints) -> np.ndarray[tuple[int], np.dtype[
     return np.bincount(mine[mine >= 0], minlength=len(layout.member_ids)).astype(np.float64)
 
 
-def _copies(previous: Previous, owner: Ints, row: Ints) -> tuple[Ints, Ints, Bools]:
+def _existing_copies(previous: Previous, owner: Ints, row: Ints) -> tuple[Ints, Ints, Bools]:
     """Return the copies on members other than the new owners: previous copies, and former actives' state."""
     vacated = np.flatnonzero((previous.owner >= 0) & (previous.owner != owner) & (row >= 0))
     task = np.concatenate((previous.copy_task, vacated))

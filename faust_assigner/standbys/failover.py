@@ -215,7 +215,7 @@ class _Orphans:
         searched = 0
         while (peak := max(load)) > enough and searched < paths:
             searched += 1
-            path = _path_down(load.index(peak), peak, load, taken, holders)
+            path = _find_relief_path(load.index(peak), peak, load, taken, holders)
             if path is None:
                 break
             for row, source, target in path:
@@ -228,7 +228,7 @@ class _Orphans:
         return searched
 
 
-def _path_down(
+def _find_relief_path(
     start: int, peak: float, load: list[float], taken: dict[int, set[int]], holders: list[list[int]]
 ) -> list[tuple[int, int, int]] | None:
     """Return a shortest path from ``start`` to a member with a load at least 2 below ``peak``, or None.

@@ -32,24 +32,24 @@ def keep_copies(board: Board) -> None:
     while len(task):
         first = np.concatenate([[True], task[1:] != task[:-1]])
         must = first & (rank == 0)
-        _keep_one_each(board, task[must], member[must], pinned=True)
+        _keep_where_fitting(board, task[must], member[must], pinned=True)
         may = first & (rank > 0)
-        _keep_one_each(board, task[may], member[may], pinned=False)
+        _keep_where_fitting(board, task[may], member[may], pinned=False)
         later = ~first & (board.filled[task] < board.shares.need[task])
         task, member, rank = task[later], member[later], rank[later]
 
 
-def _keep_one_each(board: Board, task: Ints, member: Ints, *, pinned: bool) -> None:
+def _keep_where_fitting(board: Board, task: Ints, member: Ints, *, pinned: bool) -> None:
     """Add the standby ``member`` to each task where it fits; each task occurs once."""
     fits = (board.filled[task] < board.shares.need[task]) & (
         board.holder[task] != member[:, None]
     ).all(axis=1)
     if board.shares.has_racks and not pinned:
-        fits &= _rack_is_of_use(board, task, member)
+        fits &= _keeps_rack_spread(board, task, member)
     board.seat(task[fits], member[fits], pinned=pinned)
 
 
-def _rack_is_of_use(board: Board, task: Ints, member: Ints) -> Bools:
+def _keeps_rack_spread(board: Board, task: Ints, member: Ints) -> Bools:
     """Return bool[K]: whether the task can still reach its largest number of racks with this copy."""
     shares = board.shares
     rack, home = shares.rack[member], shares.rack[board.problem.owner[task]]
@@ -118,7 +118,7 @@ class _Dealer:
         for turn, start in enumerate(range(0, len(tasks), per_round)):
             batch = tasks[start : start + per_round]
             counts = self._counts(owner, batch, peers, each, start)
-            circle = _circle(len(peers), turn)
+            circle = _peer_order(len(peers), turn)
             if self.board.shares.has_racks:
                 circle = circle[np.argsort(self.board.shares.rack[peers[circle]], kind="stable")]
             dealt = np.repeat(peers[circle], counts[circle]).reshape(each, len(batch)).T
@@ -148,10 +148,12 @@ class _Dealer:
         terms = (self.from_rack[home, peers], board.load[peers])
         first, second = reversed(terms) if shares.lopsided else terms
         burden = (np.clip(pair + counts - due, 0, 1 << 10) << 48) + (first << 24) + second
-        return _top_up(counts, burden, shares.rack[peers], slots, len(batch), each)
+        return _raise_counts(counts, burden, shares.rack[peers], slots, len(batch), each)
 
 
-def _top_up(counts: Ints, burden: Ints, rack: Ints, slots: int, tasks: int, each: int) -> Ints:
+def _raise_counts(
+    counts: Ints, burden: Ints, rack: Ints, slots: int, tasks: int, each: int
+) -> Ints:
     """Raise ``counts`` until they sum to ``slots``; peers with the least burden come first.
 
     If there are enough racks, a rack gets at most one copy of a task; otherwise at least one.
@@ -170,14 +172,14 @@ def _top_up(counts: Ints, burden: Ints, rack: Ints, slots: int, tasks: int, each
             in_rack = np.bincount(rack, weights=counts, minlength=len(racks)).astype(np.int64)
             room = np.maximum((least if floor else most) - in_rack, 0)
             open_ = order[counts[order] < tasks]
-            taken = open_[_turn_in(rack[open_]) < room[rack[open_]]][:short]
+            taken = open_[_rank_in_group(rack[open_]) < room[rack[open_]]][:short]
             if not len(taken):
                 break
             counts[taken] += 1
     return counts
 
 
-def _turn_in(group: Ints) -> Ints:
+def _rank_in_group(group: Ints) -> Ints:
     """Return for each element the number of earlier elements of the same group."""
     order = np.argsort(group, kind="stable")
     sorted_group = group[order]
@@ -186,19 +188,19 @@ def _turn_in(group: Ints) -> Ints:
     return turn
 
 
-def _circle(count: int, turn: int) -> Ints:
+def _peer_order(count: int, turn: int) -> Ints:
     """Return an order of the peers that differs from turn to turn.
 
     The standbys of a batch are laid out in this order, rack by rack, and wrapped at the number of tasks. So
     a task gets distinct members and racks (McNaughton's rule). Because the order changes, any two peers share
     some task.
     """
-    strides = _strides(count)
+    strides = _ring_steps(count)
     return (np.arange(count) * strides[turn % len(strides)] + turn) % count
 
 
 @lru_cache(maxsize=64)
-def _strides(count: int) -> tuple[int, ...]:
+def _ring_steps(count: int) -> tuple[int, ...]:
     """Return the first steps s such that repeated steps of s visit all ``count`` places of a ring."""
     coprime = (step for step in range(1, count) if gcd(step, count) == 1)
     return tuple(islice(coprime, _ROUNDS)) or (1,)

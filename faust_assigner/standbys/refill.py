@@ -24,16 +24,16 @@ def refill(board: Board) -> None:
     shares = board.shares
     if int((shares.need - board.filled).sum()) < _BULK:
         return
-    _uncrowd(board)
+    _remove_above_limit(board)
     gap = (shares.need - board.filled == 1) & (board.filled > 0)
     if shares.has_racks:
         gap &= shares.need <= shares.distinct
     tasks = np.flatnonzero(gap)
-    for group in _alike(board, tasks):
+    for group in _group_alike(board, tasks):
         _deal_one_each(board, group)
 
 
-def _uncrowd(board: Board) -> None:
+def _remove_above_limit(board: Board) -> None:
     """Empty the seats above the limit of their pair, the highest tasks first."""
     task, column = np.nonzero((board.holder != NOBODY) & ~board.pinned)
     member, owner = board.holder[task, column], board.problem.owner[task]
@@ -45,7 +45,7 @@ def _uncrowd(board: Board) -> None:
         board.vacate(task[surplus], column[surplus])
 
 
-def _alike(board: Board, tasks: Ints) -> list[Ints]:
+def _group_alike(board: Board, tasks: Ints) -> list[Ints]:
     """Split the tasks by class (of eligible members), owner, and the racks of their standbys."""
     if not len(tasks):
         return []

@@ -27,7 +27,7 @@ def rehearse(board: Board) -> None:
     """Trade standbys until each death is within its bound, or no trade within the budget helps."""
     if board.columns < 2:
         return
-    peak, bound = _play_all(board)
+    peak, bound = _measure_all_deaths(board)
     steps = _STEPS
     short = (
         2 * np.bincount(board.problem.owner[board.filled > 0], minlength=len(peak))
@@ -40,7 +40,7 @@ def rehearse(board: Board) -> None:
             return
 
 
-def _play_all(board: Board) -> tuple[Ints, Ints]:
+def _measure_all_deaths(board: Board) -> tuple[Ints, Ints]:
     """Return the heaviest survivor's load after each member's death, and the bound of this load."""
     problem, shares = board.problem, board.shares
     after = np.repeat(problem.load[None, :], problem.members, axis=0)

@@ -36,14 +36,14 @@ _FAR = NEVER >> 2
 
 def repair(board: Board) -> None:
     """Level, relieve and polish until no pass moves a standby; a second repair changes nothing."""
-    kin = _kin(board)
+    kin = _rack_and_class(board)
     for _ in range(_PASSES):
         # The last round moves no standby, so a later repair moves none either.
-        if not (_level(board, kin) | _relieve(board) | _polish(board)):
+        if not (_level_loads(board, kin) | _relieve_pairs(board) | _apply_cheapest_chains(board)):
             break
 
 
-def _level(board: Board, kin: Ints) -> bool:
+def _level_loads(board: Board, kin: Ints) -> bool:
     """Move standbys to the members with the fewest, up to 64 standbys from 64 donors per step."""
     strikes = np.zeros(int(kin.max()) + 1, dtype=np.int64)
     moved = False
@@ -60,7 +60,9 @@ def _level(board: Board, kin: Ints) -> bool:
         if strikes[kin[receiver]] >= _STRIKES:
             # Several members of the kin got no standby from outside, so examine only donors of the kin.
             far = far[:0]
-        if _take(board, receiver, np.concatenate([near, far])) or _detour(board, receiver, far[:2]):
+        if _take(board, receiver, np.concatenate([near, far])) or _move_over_third(
+            board, receiver, far[:2]
+        ):
             moved = True
         else:
             stuck[receiver] = True
@@ -68,7 +70,7 @@ def _level(board: Board, kin: Ints) -> bool:
     return moved
 
 
-def _kin(board: Board) -> Ints:
+def _rack_and_class(board: Board) -> Ints:
     """Return int64[M]: the kin of each member, which are the members of its rack with equal subscriptions.
 
     If a move to one member of a kin is impossible, then it is impossible to all members of the kin.
@@ -92,7 +94,7 @@ def _take(board: Board, receiver: int, donors: Ints) -> bool:
     cost = cost + board.balance(-1)[donor]
     order = np.argsort(cost, kind="stable")
     order = order[: np.searchsorted(cost[order], -board.balance(1)[receiver])]
-    chosen = _unlike(donor[order].tolist(), owner[order].tolist(), len(donors))
+    chosen = _distinct_positions(donor[order].tolist(), owner[order].tolist(), len(donors))
     picked = order[chosen]
     # Each move adds load to the receiver, so later moves must still lower the cost.
     picked = picked[cost[picked] + board.balance(1, np.arange(len(picked)), receiver) < 0]
@@ -100,7 +102,7 @@ def _take(board: Board, receiver: int, donors: Ints) -> bool:
     return bool(len(picked))
 
 
-def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
+def _distinct_positions(donors: list[int], owners: list[int], most: int) -> list[int]:
     """Return the first ``most`` positions such that all donors and all owners are distinct."""
     chosen: list[int] = []
     seen_donors: set[int] = set()
@@ -115,15 +117,15 @@ def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
     return chosen
 
 
-def _detour(board: Board, receiver: int, donors: Ints) -> bool:
+def _move_over_third(board: Board, receiver: int, donors: Ints) -> bool:
     """Make two moves over a third member: donor -> member -> receiver; return whether they were made."""
     return any(
-        _through_another(board, *board.seats_of(donors[at : at + 1]), receiver)
+        _move_through_member(board, *board.seats_of(donors[at : at + 1]), receiver)
         for at in range(len(donors))
     )
 
 
-def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> bool:
+def _move_through_member(board: Board, task: Ints, column: Ints, receiver: int) -> bool:
     """Move one of these standbys of a donor to a member w, and a standby of w to the receiver."""
     if not len(task):
         return False
@@ -154,7 +156,7 @@ def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> b
     return False
 
 
-def _relieve(board: Board) -> bool:
+def _relieve_pairs(board: Board) -> bool:
     """Move or exchange standbys of pairs above their limit; return whether a standby moved."""
     moved = False
     for owner, member in np.argwhere(board.pair > board.limit).tolist():
@@ -163,14 +165,15 @@ def _relieve(board: Board) -> bool:
             mine = board.problem.owner[task] == owner
             task, column = task[mine], column[mine]
             if not (
-                _give_away(board, task, column) or _through_another(board, task, column, member)
+                _move_cheapest(board, task, column)
+                or _move_through_member(board, task, column, member)
             ):
                 break
             moved = True
     return moved
 
 
-def _give_away(board: Board, task: Ints, column: Ints) -> bool:
+def _move_cheapest(board: Board, task: Ints, column: Ints) -> bool:
     """Make the cheapest move of one of these standbys, if it lowers the cost."""
     everyone = np.arange(len(board.load))
     cost = board.price(task[:, None], column[:, None], everyone[None, :])
@@ -179,7 +182,7 @@ def _give_away(board: Board, task: Ints, column: Ints) -> bool:
     return board.try_moves([(int(task[seat]), int(column[seat]), member)])
 
 
-def _polish(board: Board) -> bool:
+def _apply_cheapest_chains(board: Board) -> bool:
     """On a small board, make the cheapest chain or ring of moves until none lowers the cost."""
     task, column = np.nonzero(board.holder >= 0)
     members = len(board.load)

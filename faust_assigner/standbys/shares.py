@@ -66,8 +66,8 @@ def fair_shares(problem: StandbyProblem) -> Shares:
     rack, has_racks = settled_racks(problem.rack)
     eligible, row_to_kind = np.unique(problem.eligible, axis=0, return_inverse=True)
     kind = row_to_kind.ravel()[problem.group] if problem.tasks else problem.group
-    need, outside, distinct = _needs(problem, kind, eligible, rack)
-    ratio = _ratios(eligible, rack, has_racks, problem.replicas)
+    need, outside, distinct = _needed_standbys(problem, kind, eligible, rack)
+    ratio = _standby_ratios(eligible, rack, has_racks, problem.replicas)
     even, lopsided, cap = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
     held = np.zeros_like(cap)
     np.add.at(held, (problem.owner[problem.copy_task], problem.copy_member), 1)
@@ -103,7 +103,7 @@ def settled_racks(rack: Ints) -> tuple[Ints, bool]:
     return settled.ravel().astype(np.int64), True
 
 
-def _needs(
+def _needed_standbys(
     problem: StandbyProblem, kind: Ints, eligible: Bools, rack: Ints
 ) -> tuple[Ints, Ints, Ints]:
     """Return the arrays ``need``, ``outside`` and ``distinct`` of :class:`Shares`."""
@@ -124,7 +124,7 @@ def _needs(
     return need, outside, distinct
 
 
-def _ratios(eligible: Bools, rack: Ints, has_racks: bool, replicas: int) -> Floats:
+def _standby_ratios(eligible: Bools, rack: Ints, has_racks: bool, replicas: int) -> Floats:
     """Return float64[C, A, M]: the standbys on each member per task, by class and rack of the active."""
     members = eligible.shape[1]
     racks = int(rack.max(initial=0)) + 1 if has_racks else 1
@@ -201,9 +201,9 @@ def _pair_counts(
         tasks = np.bincount(problem.owner[of_kind], minlength=members)
         rows = ratio[row][rack] if has_racks else ratio[row]
         share += tasks[:, None] * rows
-        after_death += (tasks / _peers(allowed, rack))[:, None] * allowed
+        after_death += (tasks / _peer_counts(allowed, rack))[:, None] * allowed
     even = np.ceil(share - _ROUNDING).astype(np.int32)
-    takes_over = np.ceil(after_death - _ROUNDING).astype(np.int32) + _room(problem)
+    takes_over = np.ceil(after_death - _ROUNDING).astype(np.int32) + _room_below_heaviest(problem)
     replicas = np.zeros(members, dtype=np.int32)
     np.maximum.at(replicas, problem.owner[owned], need[owned].astype(np.int32))
     cap = replicas[:, None] * takes_over
@@ -214,7 +214,7 @@ def _pair_counts(
     return even, lopsided, cap
 
 
-def _peers(allowed: Bools, rack: Ints) -> Ints:
+def _peer_counts(allowed: Bools, rack: Ints) -> Ints:
     """Return int64[M]: the number of each member's peers.
 
     The peers are the eligible members outside its rack, or all other eligible members if there are none.
@@ -225,7 +225,7 @@ def _peers(allowed: Bools, rack: Ints) -> Ints:
     return np.maximum(np.where(outside > 0, outside, total - allowed), 1)
 
 
-def _room(problem: StandbyProblem) -> Counts:
+def _room_below_heaviest(problem: StandbyProblem) -> Counts:
     """Return int32[M]: how many tasks each member is below the heaviest load / capacity, at most all tasks.
 
     If a member's capacity is near 0, the heaviest load is nearly infinite; then the limit of all tasks

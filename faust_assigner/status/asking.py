@@ -40,11 +40,12 @@ async def ask_status(urls: Iterable[str], *, deadline_s: float) -> dict[str, Hea
     """Return the outcome of asking each worker for its status, by URL."""
     found = await _ask_all(urls, STATUS_PATH, deadline_s=deadline_s)
     return {
-        url: said if isinstance(said, Heard) else _read(url, said) for url, said in found.items()
+        url: said if isinstance(said, Heard) else _read_status(url, said)
+        for url, said in found.items()
     }
 
 
-def _read(url: str, body: bytes) -> Heard:
+def _read_status(url: str, body: bytes) -> Heard:
     try:
         return Heard(answer=ANSWERED, status=decode_status(body))
     except MetadataRefused as error:

@@ -37,29 +37,29 @@ _OF_WORKER = frozenset(setting.name for setting in SETTINGS if setting.of_worker
 def build(evidence: Evidence) -> Report:
     """Build the report of one query."""
     views = views_of(evidence)
-    copies = _copies(views, evidence.ends)
-    partitions = _partitions(views, copies, evidence)
-    differences = _differences(views)
+    copies = _copies_by_partition(views, evidence.ends)
+    partitions = _partition_reports(views, copies, evidence)
+    differences = _setting_differences(views)
     decision = _decision(views)
     members = reports_of(views, partitions, differences, decision)
     return Report(
         group=evidence.group.group_id,
         state=evidence.group.state,
         is_settled=evidence.group.is_settled,
-        rounds=_rounds(evidence, views),
+        rounds=_round_kind(evidence, views),
         coordinator=evidence.group.coordinator,
         taken_at=evidence.taken_at,
         decision=decision,
-        totals=_totals(len(evidence.group.members), members, partitions, decision),
+        totals=_report_totals(len(evidence.group.members), members, partitions, decision),
         members=members,
         partitions=partitions,
         waits=waits_of(evidence.group, views, copies),
         differences=differences,
-        problems=(*evidence.problems, *_problems(evidence, views)),
+        problems=(*evidence.problems, *_missing_parts(evidence, views)),
     )
 
 
-def _rounds(evidence: Evidence, views: Sequence[View]) -> str:
+def _round_kind(evidence: Evidence, views: Sequence[View]) -> str:
     """Return ``cooperative``, ``eager`` or ``unknown``: the kind of the last round by its protocol.
 
     During a round, the result is the kind that the workers that answered support.
@@ -72,7 +72,9 @@ def _rounds(evidence: Evidence, views: Sequence[View]) -> str:
     return "cooperative" if set(known) == {COOPERATIVE} else "eager"
 
 
-def _copies(views: Sequence[View], ends: Mapping[Place, int]) -> dict[Place, tuple[Copy, ...]]:
+def _copies_by_partition(
+    views: Sequence[View], ends: Mapping[Place, int]
+) -> dict[Place, tuple[Copy, ...]]:
     """Return the copies of each changelog partition, in the order of ``views``."""
     found: defaultdict[Place, list[Copy]] = defaultdict(list)
     for view in views:
@@ -82,7 +84,7 @@ def _copies(views: Sequence[View], ends: Mapping[Place, int]) -> dict[Place, tup
         )
         for is_warmup, held in ((False, view.standbys), (True, view.warmups)):
             for topic, numbers in held.items():
-                said = _said_positions(view, topic, numbers)
+                said = _reported_positions(view, topic, numbers)
                 for number, at in zip(numbers, said, strict=True):
                     place = topic, number
                     copy = measured.get(place)
@@ -103,7 +105,7 @@ def _copies(views: Sequence[View], ends: Mapping[Place, int]) -> dict[Place, tup
     return {place: tuple(copies) for place, copies in found.items()}
 
 
-def _said_positions(view: View, topic: str, numbers: Sequence[int]) -> list[int | None]:
+def _reported_positions(view: View, topic: str, numbers: Sequence[int]) -> list[int | None]:
     """Return the position of each copy at its member's join; None if not reported."""
     said = None if view.member.said is None else view.member.said.positions
     if said is None:
@@ -114,7 +116,7 @@ def _said_positions(view: View, topic: str, numbers: Sequence[int]) -> list[int 
     return offsets
 
 
-def _partitions(
+def _partition_reports(
     views: Sequence[View], copies: Mapping[Place, tuple[Copy, ...]], evidence: Evidence
 ) -> tuple[Partition, ...]:
     owners = owners_of(views)
@@ -162,12 +164,12 @@ def changelogs_of(evidence: Evidence, views: Sequence[View]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _differences(views: Sequence[View]) -> tuple[Difference, ...]:
+def _setting_differences(views: Sequence[View]) -> tuple[Difference, ...]:
     """Return settings and versions that differ between the workers that answered."""
     values: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for view in views:
         if view.status is not None:
-            for name, value in _compared(view.status):
+            for name, value in _compared_values(view.status):
                 values[name][view.name] = value
     found = []
     for name, by_member in sorted(values.items()):
@@ -181,7 +183,7 @@ def _differences(views: Sequence[View]) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def _compared(status: WorkerStatus) -> Iterator[tuple[str, str]]:
+def _compared_values(status: WorkerStatus) -> Iterator[tuple[str, str]]:
     yield "version of faust-assigner", status.software
     yield "version of faust-streaming", status.faust
     yield "version of aiokafka", status.aiokafka
@@ -229,7 +231,7 @@ def _decision(views: Sequence[View]) -> Decision | None:
     )
 
 
-def _totals(
+def _report_totals(
     count: int,
     members: Sequence[MemberReport],
     partitions: Sequence[Partition],
@@ -250,7 +252,7 @@ def _totals(
     )
 
 
-def _problems(evidence: Evidence, views: Sequence[View]) -> Iterator[str]:
+def _missing_parts(evidence: Evidence, views: Sequence[View]) -> Iterator[str]:
     """Yield a sentence for each part of the report that is missing or unreadable."""
     for view in views:
         if view.member.problem:

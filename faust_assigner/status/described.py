@@ -132,14 +132,14 @@ def decode_group(group: Any, *, coordinator: str = "") -> DescribedGroup:
         coordinator=coordinator,
         members=tuple(
             sorted(
-                (_member(member, memo, settled=settled) for member in group.members),
+                (_decode_member(member, memo, settled=settled) for member in group.members),
                 key=lambda member: member.member_id,
             )
         ),
     )
 
 
-def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
+def _decode_member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
     metadata, assignment = (
         bytes(member.member_metadata or b""),
         bytes(member.member_assignment or b""),
@@ -165,13 +165,13 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
     try:
         if assignment:
             given = ConsumerProtocolMemberAssignment.decode(assignment)
-            found["given"] = _bounded(decode_answer(given.user_data))
+            found["given"] = _check_bounds(decode_answer(given.user_data))
     except Exception as error:
         found["problem"] = printable(f"its assignment is unreadable: {error}")
     return DescribedMember(**found)
 
 
-def _bounded(answer: Answer) -> Answer:
+def _check_bounds(answer: Answer) -> Answer:
     """Return the answer. Raises MetadataRefused above ``MOST_PARTITIONS``.
 
     A run of a few bytes may claim two thousand million partitions.

@@ -25,9 +25,9 @@ def reports_of(
             sources[partition.owner].append(partition.lag)
         for copy in partition.copies:
             held[copy.member, copy.is_warmup].append(copy)
-    unusual = _unusual(differences)
+    unusual = _unusual_settings(differences)
     return tuple(
-        _member(
+        _member_report(
             view,
             sources[view.name],
             held[view.name, False],
@@ -39,7 +39,7 @@ def reports_of(
     )
 
 
-def _unusual(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
+def _unusual_settings(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
     """Return for each member the settings whose values differ from the most frequent value."""
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for difference in differences:
@@ -51,7 +51,7 @@ def _unusual(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _member(
+def _member_report(
     view: View,
     sources: Sequence[int | None],
     standbys: Sequence[Copy],
@@ -61,7 +61,7 @@ def _member(
     is_leader: bool,
 ) -> MemberReport:
     member, status = view.member, view.status
-    version, capacity, rack = _offer(view)
+    version, capacity, rack = _offered_values(view)
     return MemberReport(
         name=view.name,
         member_id=member.member_id,
@@ -75,7 +75,7 @@ def _member(
         capacity=capacity,
         rack=rack,
         is_leader=is_leader,
-        generation=_generation(view),
+        generation=_joined_generation(view),
         answer=view.heard.answer,
         detail=view.heard.detail,
         ready=None if status is None else not status.not_ready and not status.not_live,
@@ -99,17 +99,17 @@ def _member(
     )
 
 
-def _offer(view: View) -> tuple[str, float | None, str | None]:
+def _offered_values(view: View) -> tuple[str, float | None, str | None]:
     """Return version, capacity and rack: from the member's metadata, else from its answer."""
     said = view.member.said
     if said is not None and said.is_ours:
         return said.software, said.capacity, said.rack_id
     version = "" if view.status is None else view.status.software
-    capacity = _number(view.settings.get(CAPACITY.name, ""))
+    capacity = _number_or_none(view.settings.get(CAPACITY.name, ""))
     return version, capacity, view.settings.get(RACK.name) or None
 
 
-def _generation(view: View) -> int | None:
+def _joined_generation(view: View) -> int | None:
     known = [one.generation for one in (view.member.given, view.status) if one is not None]
     newest = max(known, default=-1)
     return newest if newest >= 0 else None
@@ -121,7 +121,7 @@ def _is_leaving(view: View) -> bool:
     return view.member.said is not None and view.member.said.leaves
 
 
-def _number(text: str) -> float | None:
+def _number_or_none(text: str) -> float | None:
     try:
         found = float(text)
     except ValueError:

@@ -130,21 +130,21 @@ def views_of(evidence: Evidence) -> tuple[View, ...]:
         for member in members
     }
     if not evidence.group.is_settled:
-        urls = _guessed(members, urls, evidence)
+        urls = _guess_urls(members, urls, evidence)
     views = [
         View(
             member=member,
-            heard=_heard(evidence, member, urls[member.member_id], by_id),
+            heard=_reply_of_member(evidence, member, urls[member.member_id], by_id),
             url=urls[member.member_id],
             peer=peers.get(urls[member.member_id]),
         )
         for member in members
     ]
-    views += _unidentified(evidence, {view.url for view in views})
-    return tuple(sorted(_named(views), key=lambda view: view.name))
+    views += _unidentified_members(evidence, {view.url for view in views})
+    return tuple(sorted(_give_unique_names(views), key=lambda view: view.name))
 
 
-def _unidentified(evidence: Evidence, shown: Collection[str]) -> Iterator[View]:
+def _unidentified_members(evidence: Evidence, shown: Collection[str]) -> Iterator[View]:
     """Yield silent workers of the last round whose member ids are unknown.
 
     During a rebalance the coordinator does not show which member runs at which URL.
@@ -156,7 +156,7 @@ def _unidentified(evidence: Evidence, shown: Collection[str]) -> Iterator[View]:
             yield View(member=nameless, heard=heard, url=peer.url, peer=peer)
 
 
-def _heard(
+def _reply_of_member(
     evidence: Evidence, member: DescribedMember, url: str, by_id: Mapping[str, str]
 ) -> Heard:
     """Return the answer of this member.
@@ -178,7 +178,7 @@ def _heard(
     return Heard(answer=OTHER, detail=f"{url} is served by the member {heard.status.member_id}")
 
 
-def _guessed(
+def _guess_urls(
     members: Sequence[DescribedMember], urls: Mapping[str, str], evidence: Evidence
 ) -> dict[str, str]:
     """Guess the URLs of silent members while the coordinator hides the URLs. Cost: O(members).
@@ -229,7 +229,7 @@ def host_of(url: str) -> str:
         return ""
 
 
-def _named(views: Sequence[View]) -> list[View]:
+def _give_unique_names(views: Sequence[View]) -> list[View]:
     """Give each member a unique name.
 
     The name is the first of these that is unique: the instance id, the URL's host, the URL's host
@@ -237,7 +237,7 @@ def _named(views: Sequence[View]) -> list[View]:
     """
     found: dict[str, View] = {}
     open_ = list(views)
-    for name_of in (_by_instance, _by_host, _by_url):
+    for name_of in (_name_by_instance, _name_by_host, _name_by_url):
         counted = Counter(map(name_of, open_))
         left = []
         for view in open_:
@@ -251,15 +251,15 @@ def _named(views: Sequence[View]) -> list[View]:
     return [*found.values(), *rest]
 
 
-def _by_instance(view: View) -> str:
+def _name_by_instance(view: View) -> str:
     return view.instance_id or ""
 
 
-def _by_host(view: View) -> str:
+def _name_by_host(view: View) -> str:
     return host_of(view.url)
 
 
-def _by_url(view: View) -> str:
+def _name_by_url(view: View) -> str:
     return view.url.removeprefix("http://").removeprefix("https://").rstrip("/")
 
 

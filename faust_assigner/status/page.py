@@ -39,14 +39,17 @@ def page() -> str:
 
 def tables(document: Mapping[str, Any]) -> str:
     """Return a section for a JSON Schema's top level, and one for each of its definitions."""
-    parts = [*_table("The report", document)]
+    parts = [*_definition_table("The report", document)]
     for name, definition in document["$defs"].items():
         if "properties" in definition:
-            parts += ["\n", *_table(f"A {name}" if name != "totals" else "Totals", definition)]
+            parts += [
+                "\n",
+                *_definition_table(f"A {name}" if name != "totals" else "Totals", definition),
+            ]
     return "".join(parts)
 
 
-def _table(title: str, definition: Mapping[str, Any]) -> Iterator[str]:
+def _definition_table(title: str, definition: Mapping[str, Any]) -> Iterator[str]:
     yield f"## {title}\n\n{definition['description']}\n\n| key | type | meaning |\n| --- | --- | --- |\n"
     for key, kind in definition["properties"].items():
         yield f"| `{key}` | {_type(kind)} | {kind.get('description', '')} |\n"

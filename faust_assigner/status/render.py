@@ -41,13 +41,13 @@ def render(
 
     ``rows`` limits the number of members; members in trouble then come first.
     """
-    parts: list[RenderableType] = [*_head(report), Text()]
-    parts += _members(report, rows)
+    parts: list[RenderableType] = [*_render_head(report), Text()]
+    parts += _members_table(report, rows)
     if with_partitions:
-        parts += [Text(), _partitions(report.partitions)]
+        parts += [Text(), _partitions_table(report.partitions)]
     for title, lines in (
-        ("waiting", _waits(report)),
-        ("workers differ in", _differences(report)),
+        ("waiting", _render_waits(report)),
+        ("workers differ in", _render_differences(report)),
         ("not known", (Text(problem) for problem in report.problems)),
     ):
         found = list(lines)
@@ -56,7 +56,7 @@ def render(
     return Group(*parts)
 
 
-def _head(report: Report) -> Iterator[Text]:
+def _render_head(report: Report) -> Iterator[Text]:
     totals = report.totals
     line = Text.assemble("group ", (report.group, "bold"), ": ")
     line.append(report.state, style="green" if report.is_settled else "yellow")
@@ -110,19 +110,21 @@ def _decision(report: Report) -> Text:
 # -- members
 
 
-def _members(report: Report, rows: int | None) -> Iterator[RenderableType]:
+def _members_table(report: Report, rows: int | None) -> Iterator[RenderableType]:
     members = report.members
     if rows is not None and len(members) > rows:
-        members = tuple(sorted(members, key=lambda member: (_rank(member), member.name)))[:rows]
+        members = tuple(sorted(members, key=lambda member: (_state_rank(member), member.name)))[
+            :rows
+        ]
     alike, columns = _columns(report.members)
-    table = _table("member", "state", "owns", "lag", "standbys", "behind", numbers=(3, 5))
+    table = _new_table("member", "state", "owns", "lag", "standbys", "behind", numbers=(3, 5))
     has_warmups = any(member.warmups for member in report.members)
     for name in (*(("warm-ups", "behind") * has_warmups), *columns):
         table.add_column(name, overflow="fold")
     for member in members:
         cells: list[RenderableType] = [
-            _name(member),
-            _state(member),
+            _name_cell(member),
+            _state_text(member),
             partitions(member.actives, report.group),
             number(member.lag),
             partitions(member.standbys, report.group),
@@ -138,7 +140,7 @@ def _members(report: Report, rows: int | None) -> Iterator[RenderableType]:
         yield Text(f"all members: {', '.join(alike)}", style="dim")
 
 
-def _name(member: MemberReport) -> Text:
+def _name_cell(member: MemberReport) -> Text:
     text = Text(member.name, style="bold")
     if member.is_leader:
         text.append(" (leader)", style="cyan")
@@ -151,7 +153,7 @@ def _name(member: MemberReport) -> Text:
     return text.append(f"\n{', '.join(where)}", style="dim not bold") if where else text
 
 
-def _rank(member: MemberReport) -> int:
+def _state_rank(member: MemberReport) -> int:
     """Return a sort key by which the members with the worst state come first."""
     if member.answer not in (ANSWERED, NOT_ASKED):
         return 0
@@ -168,7 +170,7 @@ _STYLES: Mapping[str, str] = {
 }
 
 
-def _state(member: MemberReport) -> Text:
+def _state_text(member: MemberReport) -> Text:
     level, words = condition(member)
     return Text(words, style=_STYLES[level])
 
@@ -217,7 +219,7 @@ def partitions(numbers: Numbers, group: str) -> str:
 # -- the rest
 
 
-def _waits(report: Report) -> Iterator[Text]:
+def _render_waits(report: Report) -> Iterator[Text]:
     for wait in report.waits:
         line = Text()
         if wait.member is not None:
@@ -228,7 +230,7 @@ def _waits(report: Report) -> Iterator[Text]:
         yield line
 
 
-def _differences(report: Report) -> Iterator[Text]:
+def _render_differences(report: Report) -> Iterator[Text]:
     for difference in report.differences:
         line = Text(f"{difference.name}: ")
         values = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[0]))
@@ -238,8 +240,10 @@ def _differences(report: Report) -> Iterator[Text]:
         yield line
 
 
-def _partitions(partitions: Iterable[Partition]) -> Table:
-    table = _table("topic", "partition", "owner", "lag", "not processed", "copies", numbers=(1, 3))
+def _partitions_table(partitions: Iterable[Partition]) -> Table:
+    table = _new_table(
+        "topic", "partition", "owner", "lag", "not processed", "copies", numbers=(1, 3)
+    )
     for one in partitions:
         still = one.standing
         copies = [
@@ -259,7 +263,7 @@ def _partitions(partitions: Iterable[Partition]) -> Table:
     return table
 
 
-def _table(*heads: str, numbers: Sequence[int] = ()) -> Table:
+def _new_table(*heads: str, numbers: Sequence[int] = ()) -> Table:
     table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
     for at, head in enumerate(heads):
         table.add_column(head, justify="right" if at in numbers else "left", overflow="fold")

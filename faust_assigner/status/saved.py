@@ -40,7 +40,7 @@ def read_saved(path: Path) -> Saved:
     A truncated last line is skipped. Raises :class:`ConfigError` for a file without a status,
     with statuses of several groups, or with a different kind of line.
     """
-    found = list(_documents(path))
+    found = list(_read_documents(path))
     looks = [one for one in found if isinstance(one, Report)]
     rounds = [one for one in found if isinstance(one, Rounds)]
     groups = sorted({one.group for one in looks} | {one.app for one in rounds})
@@ -56,7 +56,7 @@ def read_saved(path: Path) -> Saved:
     )
 
 
-def _documents(path: Path) -> Iterator[Report | Rounds]:
+def _read_documents(path: Path) -> Iterator[Report | Rounds]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():

@@ -22,16 +22,16 @@ def waits_of(
 ) -> tuple[Waiting, ...]:
     """Return all waits; the group's own wait comes first."""
     return (
-        *_of_the_round(group, views),
-        *_of_silent_workers(group, views),
-        *_of_standstills(views),
-        *_of_warmups(views, copies),
-        *_of_promises(views),
-        *_of_workers(views),
+        *_round_waits(group, views),
+        *_silent_worker_waits(group, views),
+        *_standstill_waits(views),
+        *_warmup_waits(views, copies),
+        *_promise_waits(views),
+        *_worker_waits(views),
     )
 
 
-def _of_the_round(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiting]:
+def _round_waits(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiting]:
     if not group.is_rebalancing:
         return
     ages = [view.status.round_age_s for view in views if view.status is not None]
@@ -49,7 +49,7 @@ def _of_the_round(group: DescribedGroup, views: Sequence[View]) -> Iterator[Wait
         parts.append(f"{', '.join(late)} ({'does' if len(late) == 1 else 'do'} not answer)")
     if busy:
         parts.append(f"{', '.join(busy)} (answers, but has not begun to rejoin)")
-    limit = _largest(views, _REBALANCE)
+    limit = _largest_setting(views, _REBALANCE)
     most = f", at most {limit:g} s (broker_rebalance_timeout)" if limit is not None else ""
     whom = " and ".join(parts) or "members to rejoin"
     yield Waiting(
@@ -60,8 +60,8 @@ def _of_the_round(group: DescribedGroup, views: Sequence[View]) -> Iterator[Wait
     )
 
 
-def _of_silent_workers(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiting]:
-    limit = _largest(views, _SESSION)
+def _silent_worker_waits(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiting]:
+    limit = _largest_setting(views, _SESSION)
     for view in views:
         if view.is_lost and group.is_settled:
             after = "" if limit is None else f" ({limit:g} s)"
@@ -73,7 +73,7 @@ def _of_silent_workers(group: DescribedGroup, views: Sequence[View]) -> Iterator
             )
 
 
-def _largest(views: Sequence[View], setting: str) -> float | None:
+def _largest_setting(views: Sequence[View], setting: str) -> float | None:
     values = []
     for view in views:
         try:
@@ -83,7 +83,7 @@ def _largest(views: Sequence[View], setting: str) -> float | None:
     return max((value for value in values if value), default=None)
 
 
-def _of_standstills(views: Sequence[View]) -> Iterator[Waiting]:
+def _standstill_waits(views: Sequence[View]) -> Iterator[Waiting]:
     for view in views:
         by_reason: defaultdict[str, list[tuple[Place, float]]] = defaultdict(list)
         for one in view.status.standing if view.status is not None else ():
@@ -107,7 +107,9 @@ def _restore(view: View, reason: str) -> str:
     return f" ({status.restore_remaining_records:,} records remain, {end})"
 
 
-def _of_warmups(views: Sequence[View], copies: Mapping[Place, Sequence[Copy]]) -> Iterator[Waiting]:
+def _warmup_waits(
+    views: Sequence[View], copies: Mapping[Place, Sequence[Copy]]
+) -> Iterator[Waiting]:
     owners = owners_of(views)
     for view in views:
         by_owner: defaultdict[str | None, list[Place]] = defaultdict(list)
@@ -130,7 +132,7 @@ def _of_warmups(views: Sequence[View], copies: Mapping[Place, Sequence[Copy]]) -
             )
 
 
-def _of_promises(views: Sequence[View]) -> Iterator[Waiting]:
+def _promise_waits(views: Sequence[View]) -> Iterator[Waiting]:
     for view in views:
         given = view.member.given if view.member.given is not None else view.status
         promised = [
@@ -146,7 +148,7 @@ def _of_promises(views: Sequence[View]) -> Iterator[Waiting]:
             )
 
 
-def _of_workers(views: Sequence[View]) -> Iterator[Waiting]:
+def _worker_waits(views: Sequence[View]) -> Iterator[Waiting]:
     for view in views:
         status = view.status
         if status is None:

@@ -53,15 +53,15 @@ def remedies(story: Story, move: Moved, place: Place) -> tuple[tuple[Remedy, ...
             )
         found = [
             remedy
-            for change, make in _changes(story, move, place, asked)
-            if (remedy := _tried(story, change, make, place, move, was)) is not None
+            for change, make in _possible_changes(story, move, place, asked)
+            if (remedy := _try_change(story, change, make, place, move, was)) is not None
         ]
     except FaustAssignerError as error:
         return (), f"the decision {decision.decision_id} cannot be planned again: {error}"
     return tuple(found), ""
 
 
-def _tried(
+def _try_change(
     story: Story,
     change: str,
     make: Callable[[], PlanInput | None],
@@ -82,7 +82,7 @@ def _tried(
     return None
 
 
-def _changes(
+def _possible_changes(
     story: Story, move: Moved, place: Place, asked: PlanInput
 ) -> Iterator[tuple[str, Callable[[], PlanInput | None]]]:
     """Yield (text, function that makes the changed input) per change: events, then settings, then more disk.
@@ -95,17 +95,17 @@ def _changes(
         static = incident.before is not None and gone in incident.before.static
         if static:
             wait = "a longer session timeout (broker_session_timeout): the static member"
-            yield f"{wait} {name} is back in time", partial(_with, gone, move, asked)
+            yield f"{wait} {name} is back in time", partial(_with_departed, gone, move, asked)
         elif gone in incident.handed_over:
             change = (
                 f"an instance id for {name} (consumer_group_instance_id), back within its session"
             )
-            yield change, partial(_with, gone, move, asked)
+            yield change, partial(_with_departed, gone, move, asked)
         else:
-            yield f"{name} still there", partial(_with, gone, move, asked)
+            yield f"{name} still there", partial(_with_departed, gone, move, asked)
     if incident.came:
         names = ", ".join(sorted(map(story.name, incident.came)))
-        yield f"without {names}", partial(_without, incident.came, asked)
+        yield f"without {names}", partial(_without_newcomers, incident.came, asked)
     if asked.warmups is None:
         yield "warm-ups on (FAUST_ASSIGNER_WARMUPS)", lambda: replace(asked, warmups=WarmupPolicy())
     else:
@@ -122,16 +122,16 @@ def _changes(
         )
     more = asked.replicas + 1
     change = f"one standby more (table_standby_replicas={more}), caught up"
-    yield change, partial(_one_more, move, asked)
+    yield change, partial(_with_one_more_standby, move, asked)
 
 
-def _with(gone: str, move: Moved, asked: PlanInput) -> PlanInput | None:
+def _with_departed(gone: str, move: Moved, asked: PlanInput) -> PlanInput | None:
     """Return the input with the departed member added as it was after the previous round."""
-    member = _as_it_was(gone, move.origin.before, asked)
+    member = _member_as_before(gone, move.origin.before, asked)
     return None if member is None else asked.with_members((*asked.members, member))
 
 
-def _as_it_was(gone: str, before: Decision | None, asked: PlanInput) -> Member | None:
+def _member_as_before(gone: str, before: Decision | None, asked: PlanInput) -> Member | None:
     if before is None or not asked.members:
         return None
     known = None if before.asked is None else before.asked.member(gone)
@@ -140,7 +140,7 @@ def _as_it_was(gone: str, before: Decision | None, asked: PlanInput) -> Member |
     return replace(
         model,
         member_id=gone,
-        actives=_of(gone, {p: a.member_id for p, a in before.actives.items()}),
+        actives=_partitions_of(gone, {p: a.member_id for p, a in before.actives.items()}),
         standbys={
             topic: [n for (t, n), held in before.standbys.items() if t == topic and gone in held]
             for topic in {t for (t, _), held in before.standbys.items() if gone in held}
@@ -153,7 +153,7 @@ def _as_it_was(gone: str, before: Decision | None, asked: PlanInput) -> Member |
     )
 
 
-def _of(member_id: str, owners: dict[Place, str]) -> dict[str, list[int]]:
+def _partitions_of(member_id: str, owners: dict[Place, str]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for (topic, number), owner in sorted(owners.items()):
         if owner == member_id:
@@ -161,19 +161,19 @@ def _of(member_id: str, owners: dict[Place, str]) -> dict[str, list[int]]:
     return found
 
 
-def _without(came: frozenset[str], asked: PlanInput) -> PlanInput | None:
+def _without_newcomers(came: frozenset[str], asked: PlanInput) -> PlanInput | None:
     left = [member for member in asked.members if member.member_id not in came]
     return asked.with_members(left) if left else None
 
 
-def _one_more(move: Moved, asked: PlanInput) -> PlanInput | None:
+def _with_one_more_standby(move: Moved, asked: PlanInput) -> PlanInput | None:
     """Return the input with one more standby per task, as if the previous round had placed it."""
     before = move.incident.before
     if before is None or before.asked is None:
         return None
     earlier = replace(before.asked, replicas=asked.replicas + 1).plan()
     members = [
-        replace(member, standbys=_union(member, earlier), positions=None)
+        replace(member, standbys=_all_claims(member, earlier), positions=None)
         if member.member_id in earlier.member_ids
         else member
         for member in asked.members
@@ -181,7 +181,7 @@ def _one_more(move: Moved, asked: PlanInput) -> PlanInput | None:
     return replace(asked, members=tuple(members), replicas=asked.replicas + 1)
 
 
-def _union(member: Member, earlier: Plan) -> dict[str, list[int]]:
+def _all_claims(member: Member, earlier: Plan) -> dict[str, list[int]]:
     copies = earlier.standbys(member.member_id)
     return {
         topic: sorted({*copies.get(topic, ()), *map(int, member.standbys.get(topic, ()))})

@@ -50,7 +50,7 @@ def cause_of(story: Story, incident: Incident) -> str:
         names = _names(story, set(incident.restarted.values()))
         parts.append(f"{names} (static) restarted within its session timeout")
     if incident.came:
-        returned = {m for m in incident.came if _was_there(story, incident, m)}
+        returned = {m for m in incident.came if _was_member(story, incident, m)}
         if returned:
             parts.append(f"{_names(story, returned)} came back")
         if new := incident.came - returned:
@@ -63,7 +63,7 @@ def cause_of(story: Story, incident: Incident) -> str:
     return " and ".join(parts)
 
 
-def _was_there(story: Story, incident: Incident, member_id: str) -> bool:
+def _was_member(story: Story, incident: Incident, member_id: str) -> bool:
     name = incident.first.names.get(member_id, member_id)
     return any(
         name in decision.names.values()

@@ -91,7 +91,7 @@ class Placed:
                 cold=row["cold"],
                 standby_hit=row["standby_hit"],
                 rule=row.get("rule") if isinstance(row.get("rule"), str) else None,
-                rejected=tuple(_texts(row.get("rejected"))),
+                rejected=tuple(_text_list(row.get("rejected"))),
             )
         else:
             held = self.standbys.get(place, ())
@@ -112,7 +112,7 @@ def decision_of(row: Mapping[str, Any], placed: Placed, shared: Collection[str])
         session_timeout_s=row.get("session_timeout_s"),
         names=names,
         static=frozenset(one["member_id"] for one in row["members"] if one.get("instance_id")),
-        leaving=frozenset(_texts(cause.get("leaving"))),
+        leaving=frozenset(_text_list(cause.get("leaving"))),
         follows=bool(cause.get("follows")),
         completes=str(cause.get("completes") or ""),
         asked=decode_plan_input(row.get("asked")),
@@ -133,11 +133,11 @@ def _before(
     told = row.get("before")
     if not isinstance(told, dict):
         return None
-    now = {origin: member_id for member_id, origin in _urls(row).items()}
+    now = {origin: member_id for member_id, origin in _member_origins(row).items()}
     by_instance = {name: member_id for member_id, name in names.items()}
     try:
-        urls, instances = _urls_before(row), told["instances"] or [""] * len(told["urls"])
-        known = [str(i) or _named(u, shared) for u, i in zip(urls, instances, strict=True)]
+        urls, instances = _previous_urls(row), told["instances"] or [""] * len(told["urls"])
+        known = [str(i) or _member_name(u, shared) for u, i in zip(urls, instances, strict=True)]
         ids = [
             (by_instance.get(name) if instance else now.get(url)) or name
             for url, name, instance in zip(urls, known, instances, strict=True)
@@ -179,28 +179,32 @@ def recovery_of(values: Mapping[str, Any]) -> Recovery:
     )
 
 
-def _texts(value: object) -> list[str]:
+def _text_list(value: object) -> list[str]:
     """Return a list's values as texts; empty if ``value`` is not a list."""
     return [str(one) for one in value] if isinstance(value, list) else []
 
 
-def _urls(row: Mapping[str, Any]) -> dict[str, str]:
+def _member_origins(row: Mapping[str, Any]) -> dict[str, str]:
     """Return member id -> host:port, for members with a URL in the decision."""
     cause = row.get("cause")
     urls = cause.get("urls") if isinstance(cause, dict) else None
-    return {str(m): _origin(str(url)) for m, url in urls.items()} if isinstance(urls, dict) else {}
+    return (
+        {str(m): _url_origin(str(url)) for m, url in urls.items()} if isinstance(urls, dict) else {}
+    )
 
 
-def _urls_before(row: Mapping[str, Any]) -> list[str]:
+def _previous_urls(row: Mapping[str, Any]) -> list[str]:
     """Return the URLs of the previous round, if the decision names them."""
     told = row.get("before")
     urls = told.get("urls") if isinstance(told, dict) else None
-    return [_origin(str(url)) for url in urls] if isinstance(urls, list) else []
+    return [_url_origin(str(url)) for url in urls] if isinstance(urls, list) else []
 
 
 def shared_hosts(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return the hosts with several workers in any of ``rows``; so a member has one name in all decisions."""
-    origins = {origin for row in rows for origin in (*_urls(row).values(), *_urls_before(row))}
+    origins = {
+        origin for row in rows for origin in (*_member_origins(row).values(), *_previous_urls(row))
+    }
     counted = Counter(origin.rpartition(":")[0] for origin in origins)
     return frozenset(host for host, count in counted.items() if count > 1)
 
@@ -208,19 +212,19 @@ def shared_hosts(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 def names_of(row: Mapping[str, Any], shared: Collection[str]) -> dict[str, str]:
     """Return member id -> name: instance id, else the URL's host (with port on shared hosts), else the id."""
     found = {one["member_id"]: one["member_id"] for one in row["members"]}
-    for member_id, origin in _urls(row).items():
-        found[member_id] = _named(origin, shared) or member_id
+    for member_id, origin in _member_origins(row).items():
+        found[member_id] = _member_name(origin, shared) or member_id
     return found | {
         o["member_id"]: o["instance_id"] for o in row["members"] if o.get("instance_id")
     }
 
 
-def _named(origin: str, shared: Collection[str]) -> str:
+def _member_name(origin: str, shared: Collection[str]) -> str:
     host = origin.rpartition(":")[0]
     return origin if host in shared else host
 
 
-def _origin(url: str) -> str:
+def _url_origin(url: str) -> str:
     """Return host:port of a URL.
 
     >>> _origin("http://shop-1:6066/"), _origin("http://shop-1")

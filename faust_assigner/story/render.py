@@ -16,16 +16,16 @@ from faust_assigner.wire.documents import printable
 
 def render(answer: Answer) -> RenderableType:
     """Render the whole answer; times are UTC. Unprintable characters are replaced."""
-    return Group(*_parts(answer))
+    return Group(*_answer_parts(answer))
 
 
-def _text(text: str, style: str = "") -> Text:
+def _styled_text(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def _parts(answer: Answer) -> Iterator[RenderableType]:
+def _answer_parts(answer: Answer) -> Iterator[RenderableType]:
     still = "" if answer.restored_s is None else f"; restored {span(answer.restored_s)} later"
-    yield _text(f"{answer.headline}{still} (group {answer.group})", "bold")
+    yield _styled_text(f"{answer.headline}{still} (group {answer.group})", "bold")
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -36,19 +36,22 @@ def _parts(answer: Answer) -> Iterator[RenderableType]:
             day = moment.strftime("%Y-%m-%d")
             table.add_row(f"  {day} UTC", "")
         table.add_row(
-            f"  {moment.strftime('%H:%M:%S')}.{moment.microsecond // 1000:03}", _text(event.text)
+            f"  {moment.strftime('%H:%M:%S')}.{moment.microsecond // 1000:03}",
+            _styled_text(event.text),
         )
     yield table
     if answer.rule:
-        yield _text(f"rule: it {answer.rule}")
+        yield _styled_text(f"rule: it {answer.rule}")
     if answer.avoided_by:
         best, *others = answer.avoided_by
         yield (
-            Text("avoided by: ").append(_text(best.change, "bold")).append(_text(f": {best.then}"))
+            Text("avoided by: ")
+            .append(_styled_text(best.change, "bold"))
+            .append(_styled_text(f": {best.then}"))
         )
         for other in others:
-            yield _text(f"        or: {other.change}: {other.then}")
+            yield _styled_text(f"        or: {other.change}: {other.then}")
     elif answer.rule and not answer.unknown and not answer.is_first:
         yield Text("avoided by: none of the tried changes")
     for sentence in answer.unknown:
-        yield _text(f"not known: {sentence}", "yellow")
+        yield _styled_text(f"not known: {sentence}", "yellow")

@@ -62,15 +62,15 @@ def why_partition(story: Story, place: Place, *, at: float | None = None) -> Ans
     moves = list(moves_of(place, found))
     subject = f"{place[0]}/{place[1]}"
     if not moves:
-        raise NothingKnown(_unmoved(story, place, subject))
+        raise NothingKnown(_unmoved_headline(story, place, subject))
     # Times on the command line have minutes, so all moves in the minute ``at`` are included.
     chosen = [move for move in moves if at is None or move.incident.first.at < at + 60.0]
     if not chosen:
         raise NothingKnown(f"{subject} was not placed before that time; {_period(story)}")
-    return _answer(story, chosen[-1], place, subject)
+    return _answer_for_move(story, chosen[-1], place, subject)
 
 
-def _unmoved(story: Story, place: Place, subject: str) -> str:
+def _unmoved_headline(story: Story, place: Place, subject: str) -> str:
     first, owned = story.decisions[0], story.decisions[-1].actives.get(place)
     if owned is None:
         return f"no decision in the ledger places {subject}; {_period(story)}"
@@ -81,7 +81,7 @@ def _unmoved(story: Story, place: Place, subject: str) -> str:
     )
 
 
-def _answer(story: Story, move: Moved, place: Place, subject: str) -> Answer:
+def _answer_for_move(story: Story, move: Moved, place: Place, subject: str) -> Answer:
     topics = task_of(move.by, place)
     restored = recoveries_of(story, move, topics, place[1])
     active = move.by.actives[place]
@@ -98,13 +98,17 @@ def _answer(story: Story, move: Moved, place: Place, subject: str) -> Answer:
         subject=subject,
         headline=headline,
         is_first=is_first,
-        events=tuple(sorted(_timeline(story, move, place, restored), key=lambda event: event.at)),
+        events=tuple(
+            sorted(_timeline_events(story, move, place, restored), key=lambda event: event.at)
+        ),
         rule=rule.format(before=story.name(move.was or "")) if rule else "",
         avoided_by=found,
         restored_s=max((one.ended for one in restored), default=move.by.at) - move.by.at
         if restored
         else None,
-        unknown=tuple(one for one in (unknown, _no_recovery(restored, active.cold)) if one),
+        unknown=tuple(
+            one for one in (unknown, _missing_recovery_text(restored, active.cold)) if one
+        ),
     )
 
 
@@ -119,7 +123,7 @@ def _warmth(move: Moved, active: Active, topics: Sequence[str]) -> str:
     return "cold: no living member had its table"
 
 
-def _no_recovery(restored: Sequence[Recovery], is_cold: bool) -> str:
+def _missing_recovery_text(restored: Sequence[Recovery], is_cold: bool) -> str:
     if restored or not is_cold:
         return ""
     return (
@@ -127,13 +131,13 @@ def _no_recovery(restored: Sequence[Recovery], is_cold: bool) -> str:
     )
 
 
-def _timeline(
+def _timeline_events(
     story: Story, move: Moved, place: Place, restored: Sequence[Recovery]
 ) -> Iterator[Event]:
     if move.origin is not move.incident:
         first = move.origin.first
         yield Event(at=first.at, text=round_text(story, move.origin, first))
-    yield from _lost(story, move.origin)
+    yield from _lost_member_events(story, move.origin)
     for decision in move.incident.rounds:
         yield Event(at=decision.at, text=round_text(story, move.incident, decision))
         if decision is move.by:
@@ -162,7 +166,7 @@ _SOURCES = {
 }
 
 
-def _lost(story: Story, incident: Incident) -> Iterator[Event]:
+def _lost_member_events(story: Story, incident: Incident) -> Iterator[Event]:
     """Yield an event for each member that left without notice: the latest time of its last heartbeat."""
     before = incident.before
     if before is None or before.session_timeout_s is None:
@@ -203,7 +207,7 @@ def why_member(story: Story, name: str, *, at: float | None = None) -> Answer:
         event
         for incident in incidents(story)
         if at is None or incident.first.at < at + 60.0
-        for event in _of_member(story, incident, ids)
+        for event in _member_events(story, incident, ids)
     ]
     shown = story.name(sorted(ids)[0])
     last = story.decisions[-1]
@@ -218,7 +222,7 @@ def why_member(story: Story, name: str, *, at: float | None = None) -> Answer:
     )
 
 
-def _of_member(story: Story, incident: Incident, ids: set[str]) -> Iterator[Event]:
+def _member_events(story: Story, incident: Incident, ids: set[str]) -> Iterator[Event]:
     after, before = incident.last, incident.before
     mine = {p for p, active in after.actives.items() if active.member_id in ids}
     had = set() if before is None else {p for p, a in before.actives.items() if a.member_id in ids}

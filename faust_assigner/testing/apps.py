@@ -111,10 +111,10 @@ def check(source: AppSource) -> None:
 def load(source: AppSource) -> Any:
     """Return the app of ``source``; import a path as ``faust -A`` does. Raises AppNotFound."""
     if not isinstance(source, str):
-        return _checked(source(), f"{getattr(source, '__qualname__', source)}()")
+        return _check_is_app(source(), f"{getattr(source, '__qualname__', source)}()")
     check(source)
     module, _, attribute = source.partition(":")
-    return _app_of(source, importlib.import_module(module), attribute or "app")
+    return _app_attribute(source, importlib.import_module(module), attribute or "app")
 
 
 def load_copy(source: AppSource) -> Any:
@@ -131,28 +131,28 @@ def load_copy(source: AppSource) -> Any:
 
     def is_copied(name: str) -> bool:
         return name == module or (
-            bool(package) and name.startswith(package + ".") and _is_code(name)
+            bool(package) and name.startswith(package + ".") and _is_app_module(name)
         )
 
     with _importing:
-        before = {name: _take_out(name) for name in list(sys.modules) if is_copied(name)}
+        before = {name: _remove_module(name) for name in list(sys.modules) if is_copied(name)}
         try:
             return load(source)
         finally:
             for name in [name for name in sys.modules if is_copied(name)]:
-                _take_out(name)
+                _remove_module(name)
             for name, one in before.items():
-                _put_back(name, one)
+                _restore_module(name, one)
 
 
-def _is_code(name: str) -> bool:
+def _is_app_module(name: str) -> bool:
     """Return whether a module belongs to the app and is not a test."""
     return not any(
         part in ("tests", "conftest") or part.startswith("test_") for part in name.split(".")
     )
 
 
-def _take_out(name: str) -> ModuleType:
+def _remove_module(name: str) -> ModuleType:
     """Remove a module from ``sys.modules`` and from its package.
 
     Otherwise ``from package import module`` would find the old module in the package's
@@ -165,24 +165,24 @@ def _take_out(name: str) -> ModuleType:
     return module
 
 
-def _put_back(name: str, module: ModuleType) -> None:
+def _restore_module(name: str, module: ModuleType) -> None:
     sys.modules[name] = module
     package, _, last = name.rpartition(".")
     if package in sys.modules:
         setattr(sys.modules[package], last, module)
 
 
-def _app_of(source: str, module: ModuleType, attribute: str) -> Any:
+def _app_attribute(source: str, module: ModuleType, attribute: str) -> Any:
     if not hasattr(module, attribute):
         apps = sorted(name for name, value in vars(module).items() if isinstance(value, faust.App))
         others = f"; its apps: {', '.join(apps)}" if apps else "; it has no Faust app"
         raise AppNotFound(
             f"fleet({source!r}): the module {module.__name__} has no {attribute!r}{others}"
         )
-    return _checked(getattr(module, attribute), f"{module.__name__}:{attribute}")
+    return _check_is_app(getattr(module, attribute), f"{module.__name__}:{attribute}")
 
 
-def _checked(app: AppT, what: str) -> Any:
+def _check_is_app(app: AppT, what: str) -> Any:
     if not isinstance(app, faust.App):
         raise AppNotFound(f"{what} is not a faust.App but a {type(app).__name__}")
     return app

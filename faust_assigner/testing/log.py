@@ -58,7 +58,9 @@ def append(
         assert found is not None, (
             f"there is no topic {topic!r}: {sorted(t.name for t in node.catalogue)}"
         )
-        number = _partition(raw_key, len(found.partitions)) if partition is None else partition
+        number = (
+            _partition_of_key(raw_key, len(found.partitions)) if partition is None else partition
+        )
         batch = DefaultRecordBatchBuilder(MAGIC, 0, 0, -1, -1, -1, BATCH_BYTES)
         batch.append(0, int(at * 1000), raw_key, raw_value, [])
         data = bytes(batch.build())
@@ -81,7 +83,7 @@ def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
     records = [
         record
         for partition, (data, aborted) in enumerate(broker.call(logs_of))
-        for record in _decoded(data, partition, aborted)
+        for record in _decode_records(data, partition, aborted)
     ]
     return sorted(records, key=lambda record: record[2:])
 
@@ -90,15 +92,15 @@ def rows(records: Iterable[Record]) -> dict[Any, Any]:
     """Return the rows of a table from the records of its changelog: the newest value of each key."""
     found: dict[Any, Any] = {}
     for record in sorted(records, key=lambda record: record[3:]):
-        key = _hashable(record.key)
+        key = _hashable_key(record.key)
         found.pop(key, None)
         if record.value is not None:
             found[key] = record.value
     return found
 
 
-def _hashable(key: object) -> Any:
-    return tuple(map(_hashable, key)) if isinstance(key, list) else key
+def _hashable_key(key: object) -> Any:
+    return tuple(map(_hashable_key, key)) if isinstance(key, list) else key
 
 
 def _whole(log: PartitionLog) -> tuple[bytes, list[Aborted]]:
@@ -120,7 +122,7 @@ def ends(broker: EmbeddedBroker, topic: str) -> list[int]:
     return broker.call(found)
 
 
-def _decoded(data: bytes, partition: int, aborted: Sequence[Aborted]) -> Iterator[Record]:
+def _decode_records(data: bytes, partition: int, aborted: Sequence[Aborted]) -> Iterator[Record]:
     records = MemoryRecords(data)
     while records.has_next():
         batch = records.next_batch()
@@ -137,7 +139,7 @@ def _decoded(data: bytes, partition: int, aborted: Sequence[Aborted]) -> Iterato
             )
 
 
-def _partition(key: bytes | None, count: int) -> int:
+def _partition_of_key(key: bytes | None, count: int) -> int:
     """Return the partition that Kafka's clients choose for a key.
 
     Without a key the partition is 0, so that tests are repeatable.

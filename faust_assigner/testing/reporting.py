@@ -58,8 +58,8 @@ def report(app: AppT, tell: Callable[[Mapping[str, object]], None]) -> None:
                 "actives": actives,
                 "standbys": parts(app.assignor.assigned_standbys()),
                 "changelogs": sorted(changelogs),
-                "claimed": _claimed(app.assignor),
-                "awaited": _awaited(app.assignor),
+                "claimed": _claimed_partitions(app.assignor),
+                "awaited": _awaited_copies(app.assignor),
             }
         )
 
@@ -70,13 +70,13 @@ def report(app: AppT, tell: Callable[[Mapping[str, object]], None]) -> None:
     app.on_rebalance_complete.connect(on_ready, weak=False)
 
 
-def _awaited(assignor: object) -> int:
+def _awaited_copies(assignor: object) -> int:
     """Return the number of copies for which a follow-up round waits; 0 for stock Faust."""
     awaited = getattr(assignor, "awaited", None)
     return 0 if awaited is None else len(awaited.tps) + awaited.follows
 
 
-def _claimed(assignor: object) -> list[tuple[str, int]] | None:
+def _claimed_partitions(assignor: object) -> list[tuple[str, int]] | None:
     """Return the changelog partitions that the member had at its join; None for stock Faust."""
     joined = getattr(assignor, "joined_with", None)
     if joined is None:

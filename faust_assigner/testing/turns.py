@@ -62,7 +62,7 @@ def run_until_idle(workers: Mapping[str, Member], broker: EmbeddedBroker, clock:
         for worker in now_running:
             worker.turn()
         now = [worker.progress() for worker in now_running]
-        is_read = not any(_is_behind(one, broker) for one in now)
+        is_read = not any(_is_worker_behind(one, broker) for one in now)
         calm = calm + 1 if now == seen and is_read else 0
         seen = now
         time.sleep(CREEP_S)
@@ -77,6 +77,6 @@ def running(workers: Mapping[str, Member]) -> list[InProcess]:
     return [worker for worker in found if worker.alive and not worker.is_frozen]
 
 
-def _is_behind(worker: Progress, broker: EmbeddedBroker) -> bool:
+def _is_worker_behind(worker: Progress, broker: EmbeddedBroker) -> bool:
     ends = {tp.topic: log.ends(broker, tp.topic) for tp in worker.positions}
     return any(at < ends[tp.topic][tp.partition] for tp, at in worker.positions.items())

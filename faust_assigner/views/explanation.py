@@ -78,7 +78,7 @@ def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Expla
         raise IndexError(f"{topic!r} has partitions 0..{count - 1}, not {partition}")
     rule = RULES[plan.rule[g][partition]]
     before = int(plan.previous_owner[g][partition])
-    beaten = _beaten(plan, g, partition, rule)
+    beaten = _rejected_members(plan, g, partition, rule)
     return Explanation(
         topic=topic,
         partition=partition,
@@ -94,7 +94,7 @@ def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Expla
     )
 
 
-def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Rejected]:
+def _rejected_members(plan: Placed, g: int, partition: int, rule: str) -> list[Rejected]:
     others = [m for m in plan.groups[g].members.tolist() if m != plan.owner[g][partition]]
     if plan.groups[g].weightless:
         return [Rejected(plan.member_ids[m], "the tie-breaks (it adds no load)", 0) for m in others]
@@ -110,17 +110,17 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Rejected]:
     if rule == "promoted" or (
         rule == "returned" and plan.owner[g][partition] != plan.target[g][partition]
     ):
-        return _less_warm(plan, g, partition, others)
+        return _less_warm_members(plan, g, partition, others)
     if rule == "waits":
         belongs = plan.member_ids[plan.target[g][partition]]
         return [
             Rejected(belongs, "being too far behind", 0),
-            *_less_even(plan, g, partition, others),
+            *_less_even_members(plan, g, partition, others),
         ]
-    return _less_even(plan, g, partition, others)
+    return _less_even_members(plan, g, partition, others)
 
 
-def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[float, float]:
+def _marginal_cost(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[float, float]:
     """Return the increase of the sums for total and group balance if a task moved to ``m``.
 
     The task is of group ``g`` and moves from the member ``here``.
@@ -135,7 +135,7 @@ def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[flo
     )
 
 
-def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Rejected]:
+def _less_warm_members(plan: Placed, g: int, partition: int, others: list[int]) -> list[Rejected]:
     """Return the reason why each of ``others`` is worse for a promotion, the best member first.
 
     The criteria in order: the member's part of the state, total balance, group balance, the owner
@@ -153,7 +153,7 @@ def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[
     for m in others:
         costs = (
             float(logs[owner] - logs.get(m, 0)),
-            *_marginal(plan, g, plan.flat_owner, owner, m),
+            *_marginal_cost(plan, g, plan.flat_owner, owner, m),
             float((owner == former) - (m == former)),
             float((owner == target) - (m == target)),
         )
@@ -167,7 +167,7 @@ def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[
     ]
 
 
-def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[Rejected]:
+def _less_even_members(plan: Placed, g: int, partition: int, others: list[int]) -> list[Rejected]:
     """Return the reason why each of ``others`` is worse for this task, the best member first.
 
     The reason is the first term of the objective that a move of this task alone would change.
@@ -182,7 +182,7 @@ def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[
         if m == here:
             continue
         costs = (
-            *_marginal(plan, g, target, here, m),
+            *_marginal_cost(plan, g, target, here, m),
             float((here == before) - (m == before)),
             float(int(warm[here]) - int(warm[m])),
         )

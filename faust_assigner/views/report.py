@@ -70,16 +70,16 @@ def _shown(value: float) -> str:
 def report(plan: Placed) -> Report:
     """Compute every figure of ``MEANINGS``. Cost: O(tasks + members^2)."""
     found = Report(dict.fromkeys(MEANINGS))
-    found.update(_actives(plan))
-    found.update(_movement(plan))
+    found.update(_active_figures(plan))
+    found.update(_movement_figures(plan))
     if plan.replicas and stateful_tasks(plan.layout).size:
-        found.update(_standbys(plan))
+        found.update(_standby_figures(plan))
     if plan.weighed is not None:
         found.update(plan.weighed.figures(plan.flat_owner))
     return found
 
 
-def _actives(plan: Placed) -> dict[str, Any]:
+def _active_figures(plan: Placed) -> dict[str, Any]:
     layout = plan.layout
     load = active_load(layout, plan.flat_owner)
     ordinary = [group for group in layout.groups if group.adds_load]
@@ -110,21 +110,21 @@ def _actives(plan: Placed) -> dict[str, Any]:
     }
 
 
-def _movement(plan: Placed) -> dict[str, object]:
+def _movement_figures(plan: Placed) -> dict[str, object]:
     before = plan.previous.owner
     ordinary = plan.layout.per_task(lambda group: group.adds_load)
     unweighed = int(np.count_nonzero(~ordinary & (before != NOBODY) & (before != plan.flat_owner)))
     return {
         "moves": plan.moves,
-        "moves_minimum": _moved(before[ordinary], plan.flat_counted[ordinary]) + unweighed,
+        "moves_minimum": _count_moved(before[ordinary], plan.flat_counted[ordinary]) + unweighed,
         "cold_moves": int(np.count_nonzero(plan.flat_cold)),
         "promoted": int(np.count_nonzero(plan.promoted)),
         "off_target": int(np.count_nonzero(plan.flat_owner != plan.flat_target)),
-        **_warming(plan),
+        **_warming_figures(plan),
     }
 
 
-def _warming(plan: Placed) -> dict[str, object]:
+def _warming_figures(plan: Placed) -> dict[str, object]:
     if plan.waiting is None:
         return {}
     return {
@@ -133,11 +133,11 @@ def _warming(plan: Placed) -> dict[str, object]:
     }
 
 
-def _moved(before: Ints, after: Ints) -> int:
+def _count_moved(before: Ints, after: Ints) -> int:
     return int(np.count_nonzero((before != NOBODY) & (before != after)))
 
 
-def _standbys(plan: Placed) -> dict[str, object]:
+def _standby_figures(plan: Placed) -> dict[str, object]:
     problem = derive_problem(
         plan.layout, plan.previous, plan.flat_owner, plan.flat_target, plan.replicas
     )
@@ -149,10 +149,10 @@ def _standbys(plan: Placed) -> dict[str, object]:
         "standby_max": int(held.max()),
         "standby_spread": figures.spread,
         "standby_fresh": figures.fresh_copies,
-        **_deaths("member", figures.member_death),
-        **(_deaths("rack", figures.rack_death) if figures.rack_death is not None else {}),
+        **_death_figures("member", figures.member_death),
+        **(_death_figures("rack", figures.rack_death) if figures.rack_death is not None else {}),
     }
 
 
-def _deaths(who: str, deaths: Deaths) -> dict[str, object]:
+def _death_figures(who: str, deaths: Deaths) -> dict[str, object]:
     return {f"worst_after_{who}_death": deaths.worst, f"ideal_after_{who}_death": deaths.ideal}

@@ -164,7 +164,7 @@ def encode(
         "sampled_at": {group: stamp(at) for group, at in sorted((sampled_at or {}).items())},
     }
     lines = ",\n".join(
-        json.dumps(_plain(row), separators=(", ", ": "), allow_nan=False) for row in rows
+        json.dumps(_plain_row(row), separators=(", ", ": "), allow_nan=False) for row in rows
     )
     return f'{json.dumps(head)[:-1]}, "partition_weight": [\n{lines}\n]}}\n'.encode()
 
@@ -175,7 +175,7 @@ def decode(data: bytes) -> WeightsDocument:
     Raises WeightsRefused with the first fault: size, JSON, format, version, or a row. One bad row
     refuses the whole document: half a document would shift load onto the other half.
     """
-    text = _inflate(data)
+    text = _inflate_document(data)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -186,7 +186,7 @@ def decode(data: bytes) -> WeightsDocument:
         raise WeightsRefused(
             f"format_version {found.get('format_version')!r}, this build reads {FORMAT_VERSION}"
         )
-    version = _integer(found.get("version"), "version", 2**63)
+    version = _checked_integer(found.get("version"), "version", 2**63)
     computed_at = parse_stamp(found.get("computed_at"))
     rows = found.get("partition_weight")
     if not isinstance(rows, list):
@@ -226,12 +226,12 @@ def millis(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _plain(row: WeightRow) -> dict[str, object]:
+def _plain_row(row: WeightRow) -> dict[str, object]:
     sampled_at = None if row.sampled_at is None else stamp(row.sampled_at)
     return {**row._asdict(), "computed_at": stamp(row.computed_at), "sampled_at": sampled_at}
 
 
-def _inflate(data: bytes) -> bytes:
+def _inflate_document(data: bytes) -> bytes:
     if len(data) > MAX_BYTES:
         raise WeightsRefused(f"{len(data)} bytes, the limit is {MAX_BYTES}")
     if data[:1] != b"\x78":  # zlib's first byte; JSON starts with a brace or white space
@@ -254,9 +254,13 @@ def _checked_rows(rows: Iterable[object]) -> tuple[Mapping[str, object], ...]:
         group_id, topic = row.get("group_id"), row.get("topic")
         if not isinstance(group_id, str) or not isinstance(topic, str):
             raise WeightsRefused(f"row {number}: 'group_id' and 'topic' must be strings")
-        partition = _integer(row.get("partition"), f"row {number}: 'partition'", 2**31)
+        partition = _checked_integer(row.get("partition"), f"row {number}: 'partition'", 2**31)
         weight = row.get("weight")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not _sane(weight):
+        if (
+            isinstance(weight, bool)
+            or not isinstance(weight, int | float)
+            or not _is_valid_weight(weight)
+        ):
             raise WeightsRefused(
                 f"row {number} ({topic}/{partition}): weight {str(weight)[:40]} "
                 "is not a positive number"
@@ -268,14 +272,14 @@ def _checked_rows(rows: Iterable[object]) -> tuple[Mapping[str, object], ...]:
     return tuple(checked)
 
 
-def _sane(weight: float) -> bool:
+def _is_valid_weight(weight: float) -> bool:
     try:
         return math.isfinite(weight) and weight > 0
     except OverflowError:  # an integer beyond a double
         return False
 
 
-def _integer(value: object, name: str, limit: int) -> int:
+def _checked_integer(value: object, name: str, limit: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
         raise WeightsRefused(f"{name} is not an integer from 0 to {limit - 1}: {str(value)[:40]!r}")
     return value

@@ -76,11 +76,11 @@ def score(
     return TrialScore(
         members=len(capacity),
         tasks=len(costs),
-        before=_heaviest(previous, costs, capacity),
-        counted=_heaviest(counted.flat_owner, costs, capacity),
-        weighted=_heaviest(weighted.flat_owner, costs, capacity),
-        counted_moves=_moves(counted),
-        weighted_moves=_moves(weighted),
+        before=_heaviest_load(previous, costs, capacity),
+        counted=_heaviest_load(counted.flat_owner, costs, capacity),
+        weighted=_heaviest_load(weighted.flat_owner, costs, capacity),
+        counted_moves=_count_moves(counted),
+        weighted_moves=_count_moves(weighted),
     )
 
 
@@ -103,7 +103,7 @@ def task_costs(groups: Sequence[Group], weights: Mapping[tuple[str, int], float]
     return np.concatenate(costs)
 
 
-def _heaviest(owner: Any, costs: Floats, capacity: Floats) -> float:
+def _heaviest_load(owner: Any, costs: Floats, capacity: Floats) -> float:
     """Return the heaviest member's load per capacity over the mean of all; 0 if no task is owned."""
     owned = owner >= 0
     loads = np.bincount(owner[owned], costs[owned], len(capacity))
@@ -112,7 +112,7 @@ def _heaviest(owner: Any, costs: Floats, capacity: Floats) -> float:
     return float((loads / capacity).max() * capacity.sum() / loads.sum())
 
 
-def _moves(made: Plan) -> int:
+def _count_moves(made: Plan) -> int:
     return int(
         np.count_nonzero((made.previous.owner >= 0) & (made.previous.owner != made.flat_owner))
     )

@@ -154,13 +154,13 @@ def decode_directory(data: bytes) -> Directory:
     cells = UNPACKED_BYTES
     for tag, body in Reader(unpack(data)).fields():
         if tag == _TOPICS:
-            topics = _labels(body.data, "topic", TOPICS, NAME_CHARS)
+            topics = _decode_labels(body.data, "topic", TOPICS, NAME_CHARS)
         elif tag == _URLS:
-            urls = _labels(body.data, "url", SETS, URL_CHARS)
+            urls = _decode_labels(body.data, "url", SETS, URL_CHARS)
         elif tag == _INSTANCES:
-            instances = _labels(body.data, "instance id", SETS, LABEL_CHARS)
+            instances = _decode_labels(body.data, "instance id", SETS, LABEL_CHARS)
         elif tag in (_COLUMN, _STANDBYS):
-            named = _named(body.runs(), topics)
+            named = _topics_of_rows(body.runs(), topics)
             column = _decode_column(body, len(urls), cells)
             cells -= column.size
             if tag == _COLUMN:
@@ -168,7 +168,7 @@ def decode_directory(data: bytes) -> Directory:
             else:
                 standbys.update({topic: (*standbys.get(topic, ()), column) for topic in named})
         elif tag in (_CHANGELOGS, _GLOBALS):
-            marked[tag] = frozenset(_named(body.runs(), topics))
+            marked[tag] = frozenset(_topics_of_rows(body.runs(), topics))
     if instances and len(instances) != len(urls):
         raise MetadataRefused(f"{len(instances)} instance ids for {len(urls)} URLs")
     return Directory(
@@ -181,7 +181,7 @@ def decode_directory(data: bytes) -> Directory:
     )
 
 
-def _labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:
+def _decode_labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:
     if not raw:
         # No bytes can mean no text or one empty text. One empty text is safe: if there is no member, no
         # rank refers to it.
@@ -192,7 +192,7 @@ def _labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:
     return tuple(read_label(t, what, chars=chars) for t in texts)
 
 
-def _named(rows: Runs, topics: tuple[str, ...]) -> list[str]:
+def _topics_of_rows(rows: Runs, topics: tuple[str, ...]) -> list[str]:
     return [topics[i] for i in rows.below(len(topics)).numbers()]
 
 

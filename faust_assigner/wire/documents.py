@@ -28,7 +28,7 @@ def dumps(value: object) -> str:
 
 def of_json(kind: type[T], document: Mapping[str, object]) -> T:
     """Convert the result of :func:`dumps` to a dataclass. Raises :class:`MetadataRefused`."""
-    read: _Read = _reader(cast(Any, kind))
+    read: _Read = _reader_for(cast(Any, kind))
     found: T = read(document, "document")
     return found
 
@@ -41,29 +41,29 @@ def printable(text: str) -> str:
 def read_text(value: object, name: str) -> str:
     """Return the text, cut to 4,096 characters and printable. Raises :class:`MetadataRefused`."""
     if type(value) is not str:
-        raise _refused(name, "a text", value)
+        raise _wrong_type(name, "a text", value)
     return printable(value[:_TEXT_CHARS])
 
 
 @cache
-def _reader(kind: Any) -> _Read:
+def _reader_for(kind: Any) -> _Read:
     if dataclasses.is_dataclass(kind):
-        return _of_dataclass(kind)
+        return _dataclass_reader(kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (types.UnionType, Union):
         (inner,) = (argument for argument in arguments if argument is not type(None))
-        read = _reader(inner)
+        read = _reader_for(inner)
         return lambda value, name: None if value is None else read(value, name)
     if origin is tuple:
-        return _of_list(_reader(arguments[0]))
+        return _list_reader(_reader_for(arguments[0]))
     if origin is not None:
-        return _of_mapping(_reader(arguments[1]))
+        return _mapping_reader(_reader_for(arguments[1]))
     return _PLAIN[kind]
 
 
-def _of_dataclass(kind: Any) -> _Read:
+def _dataclass_reader(kind: Any) -> _Read:
     hints = get_type_hints(kind)
-    readers = [(f.name, _reader(hints[f.name])) for f in dataclasses.fields(kind)]
+    readers = [(f.name, _reader_for(hints[f.name])) for f in dataclasses.fields(kind)]
     needed = [
         f.name
         for f in dataclasses.fields(kind)
@@ -72,7 +72,7 @@ def _of_dataclass(kind: Any) -> _Read:
 
     def read(value: object, name: str) -> Any:
         if not isinstance(value, dict):
-            raise _refused(name, "an object", value)
+            raise _wrong_type(name, "an object", value)
         missing = [key for key in needed if key not in value]
         if missing:
             raise MetadataRefused(f"{name} without {', '.join(missing)}")
@@ -81,19 +81,19 @@ def _of_dataclass(kind: Any) -> _Read:
     return read
 
 
-def _of_list(read_one: _Read) -> _Read:
+def _list_reader(read_one: _Read) -> _Read:
     def read(value: object, name: str) -> tuple[object, ...]:
         if not isinstance(value, list):
-            raise _refused(name, "a list", value)
+            raise _wrong_type(name, "a list", value)
         return tuple([read_one(entry, name) for entry in value])
 
     return read
 
 
-def _of_mapping(read_one: _Read) -> _Read:
+def _mapping_reader(read_one: _Read) -> _Read:
     def read(value: object, name: str) -> dict[str, object]:
         if not isinstance(value, dict):
-            raise _refused(name, "an object", value)
+            raise _wrong_type(name, "an object", value)
         return {printable(key): read_one(entry, name) for key, entry in value.items()}
 
     return read
@@ -101,24 +101,29 @@ def _of_mapping(read_one: _Read) -> _Read:
 
 def _whole(value: object, name: str) -> int:
     if type(value) is not int or abs(value) >= _BEYOND:
-        raise _refused(name, "a whole number", value)
+        raise _wrong_type(name, "a whole number", value)
     return value
 
 
-def _number(value: Any, name: str) -> float:
+def _read_number(value: Any, name: str) -> float:
     if type(value) not in (int, float) or not -_BEYOND < value < _BEYOND:  # refuses NaN as well
-        raise _refused(name, "a number", value)
+        raise _wrong_type(name, "a number", value)
     return float(value)
 
 
-def _switch(value: object, name: str) -> bool:
+def _read_boolean(value: object, name: str) -> bool:
     if type(value) is not bool:
-        raise _refused(name, "true or false", value)
+        raise _wrong_type(name, "true or false", value)
     return value
 
 
-_PLAIN: Mapping[Any, _Read] = {str: read_text, int: _whole, float: _number, bool: _switch}
+_PLAIN: Mapping[Any, _Read] = {
+    str: read_text,
+    int: _whole,
+    float: _read_number,
+    bool: _read_boolean,
+}
 
 
-def _refused(name: str, wanted: str, value: object) -> MetadataRefused:
+def _wrong_type(name: str, wanted: str, value: object) -> MetadataRefused:
     return MetadataRefused(f"{name} is {type(value).__name__}, not {wanted}")

@@ -82,9 +82,9 @@ def decode_outcome(body: Reader) -> Outcome:
     """Decode an outcome; ignore further bytes, of a later version. Raises :class:`MetadataRefused`."""
     flags, decided_at = body.varint(), body.varint(limit=_LATEST)
     members, tasks, moved, cold, off_target, warming = (body.varint() for _ in range(6))
-    trigger, completes = _text(body), _text(body)
+    trigger, completes = _decode_text(body), _decode_text(body)
     joined, left = (
-        tuple(_text(body) for _ in range(body.count(limit=MOST_NAMED))) for _ in range(2)
+        tuple(_decode_text(body) for _ in range(body.count(limit=MOST_NAMED))) for _ in range(2)
     )
     return Outcome(
         trigger=trigger,
@@ -103,7 +103,7 @@ def decode_outcome(body: Reader) -> Outcome:
     )
 
 
-def _text(body: Reader) -> str:
+def _decode_text(body: Reader) -> str:
     text = body.text()
     if len(text) > _TEXT_CHARS:
         raise MetadataRefused(f"a text of {len(text)} characters, the limit is {_TEXT_CHARS}")

@@ -67,7 +67,7 @@ def encode_plan_input(asked: PlanInput) -> dict[str, object]:
     usual = sorted(asked.members[0].topics) if asked.members else []
     found: dict[str, object] = {
         "topics": usual,
-        "members": [_member(member, usual) for member in asked.members],
+        "members": [_encode_member(member, usual) for member in asked.members],
         "partitions": dict(sorted(asked.partitions.items())),
         "replicas": asked.replicas,
         "changelogs": sorted(asked.changelogs),
@@ -80,7 +80,7 @@ def encode_plan_input(asked: PlanInput) -> dict[str, object]:
     return found
 
 
-def _member(member: Member, usual: Collection[str]) -> dict[str, object]:
+def _encode_member(member: Member, usual: Collection[str]) -> dict[str, object]:
     found: dict[str, object] = {"member_id": member.member_id}
     if sorted(member.topics) != usual:
         found["topics"] = sorted(member.topics)
@@ -95,11 +95,13 @@ def _member(member: Member, usual: Collection[str]) -> dict[str, object]:
         if value is not None:
             found[name] = value
     if member.positions is not None:
-        found["positions"] = {t: _offsets(said) for t, said in sorted(member.positions.items())}
+        found["positions"] = {
+            t: _encode_offsets(said) for t, said in sorted(member.positions.items())
+        }
     return found
 
 
-def _offsets(said: Any) -> list[object]:
+def _encode_offsets(said: Any) -> list[object]:
     """Return [partitions as runs, offsets]."""
     pairs = sorted(said.items()) if isinstance(said, Mapping) else zip(*said, strict=True)
     known = [(int(p), int(offset)) for p, offset in pairs]
@@ -142,7 +144,7 @@ def decode_plan_input(value: Any) -> PlanInput | None:
     try:
         usual: Sequence[str] = value["topics"]
         return PlanInput(
-            members=tuple(_decoded(one, usual) for one in value["members"]),
+            members=tuple(_decode_member(one, usual) for one in value["members"]),
             partitions={str(t): _count(n) for t, n in value["partitions"].items()},
             replicas=int(value["replicas"]),
             changelogs=frozenset(value["changelogs"]),
@@ -163,7 +165,7 @@ def _count(value: Any) -> int:
     return count
 
 
-def _decoded(value: Any, usual: Sequence[str]) -> Member:
+def _decode_member(value: Any, usual: Sequence[str]) -> Member:
     claims: dict[str, Any] = {
         name: {t: of_runs(runs) for t, runs in value.get(name, {}).items()} for name in _CLAIMS
     }

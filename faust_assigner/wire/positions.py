@@ -24,7 +24,9 @@ def encode_positions(positions: Mapping[str, Positions], row: Mapping[str, int])
     """Encode the positions of the topics in ``row``; leave out offsets that are not in 1..FURTHEST."""
     body = Writer()
     for topic in sorted(row.keys() & positions.keys()):
-        known = [(p, offset) for p, offset in _pairs(positions[topic]) if 0 < offset <= FURTHEST]
+        known = [
+            (p, offset) for p, offset in _offset_pairs(positions[topic]) if 0 < offset <= FURTHEST
+        ]
         if known:
             offsets = Writer()
             before = 0
@@ -39,7 +41,7 @@ def encode_positions(positions: Mapping[str, Positions], row: Mapping[str, int])
     return bytes(body.data)
 
 
-def _pairs(said: Positions) -> list[tuple[int, int]]:
+def _offset_pairs(said: Positions) -> list[tuple[int, int]]:
     if isinstance(said, Mapping):
         return sorted(said.items())
     return list(zip(said[0].tolist(), said[1].tolist(), strict=True))
@@ -53,7 +55,7 @@ def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Int
         if row >= len(topics):
             raise MetadataRefused(f"a topic index beyond the {len(topics)} subscribed topics")
         runs = body.runs()
-        offsets = _offsets(body.take(body.varint()))
+        offsets = _decode_offsets(body.take(body.varint()))
         if topics[row] in found or runs.size != len(offsets):
             raise MetadataRefused(
                 "a duplicate topic of positions, or too few or too many positions"
@@ -65,7 +67,7 @@ def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Int
     return found
 
 
-def _offsets(raw: bytes) -> list[int]:
+def _decode_offsets(raw: bytes) -> list[int]:
     """Decode all offsets in ``raw``, which are zigzag varints of differences."""
     found: list[int] = []
     offset = value = shift = 0

@@ -98,7 +98,7 @@ class Runs:
             return range(self.starts[0], self.end)
         if len(self.starts) <= _FEW and self.size <= 8 * _FEW:
             return np.array(list(self), dtype=np.int64)
-        starts, lengths = _ints(self.starts), _ints(self.lengths)
+        starts, lengths = _as_int64(self.starts), _as_int64(self.lengths)
         before = np.cumsum(lengths) - lengths
         flat: Ints = np.repeat(starts - before, lengths) + np.arange(self.size, dtype=np.int64)
         return flat
@@ -266,7 +266,7 @@ class Reader:
             yield tag, Reader(self.take(self.varint()))
 
 
-def _ints(values: list[int]) -> Ints:
+def _as_int64(values: list[int]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 

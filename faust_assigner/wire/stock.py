@@ -61,25 +61,25 @@ def read_stock_claims(assignment: object) -> tuple[dict[str, Runs], dict[str, Ru
 
 
 def _read_topics(value: object, what: str) -> dict[str, Runs]:
-    topics = _object_of_topics(value, what)
+    topics = _topics_object(value, what)
     return {topic: _read_numbers(numbers, what) for topic, numbers in topics.items()}
 
 
-def _object_of_topics(value: object, what: str) -> dict[str, Any]:
+def _topics_object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict) or len(value) > TOPICS:
         raise MetadataRefused(f"{what} is not an object of at most {TOPICS} topics")
     return value
 
 
 def _read_numbers(value: object, what: str) -> Runs:
-    if not isinstance(value, list) or not _are_whole(value):
+    if not isinstance(value, list) or not _are_whole_numbers(value):
         raise MetadataRefused(f"{what} with a value that is not a list of whole numbers")
     if value and not 0 <= min(value) <= max(value) <= LARGEST_INT:
         raise MetadataRefused(f"{what} with a partition outside 0..{LARGEST_INT}")
     return Runs.of(value)
 
 
-def _are_whole(values: Iterable[object]) -> bool:
+def _are_whole_numbers(values: Iterable[object]) -> bool:
     # Compare exact types, because a bool is also an instance of int.
     return set(map(type, values)) <= {int}
 
@@ -88,8 +88,8 @@ def read_group_ids(value: object) -> dict[str, int]:
     """Check and return stock Faust's optional ``topic_groups``: topic -> group id."""
     if value is None:
         return {}
-    ids = _object_of_topics(value, "topic_groups")
-    if not _are_whole(ids.values()) or any(not 0 <= v <= LARGEST_INT for v in ids.values()):
+    ids = _topics_object(value, "topic_groups")
+    if not _are_whole_numbers(ids.values()) or any(not 0 <= v <= LARGEST_INT for v in ids.values()):
         raise MetadataRefused("topic_groups with a value that is not a group id")
     return dict(ids)
 

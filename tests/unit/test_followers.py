@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from faust_assigner.followers import _even, place_followers
+from faust_assigner.followers import _even_counts, place_followers
 from faust_assigner.model import NOBODY, Group, Ints, Layout, Previous
 
 
 def even(n: int, *, followed: list[int], held: list[int], warm: list[int]) -> list[int]:
     """Return each member's number of tasks, of ``n`` tasks for three members."""
     who = np.arange(3)
-    return _even(who, n, np.array(followed), np.array(held), np.array(warm)).tolist()
+    return _even_counts(who, n, np.array(followed), np.array(held), np.array(warm)).tolist()
 
 
 def test_the_extra_goes_where_the_fewest_followed() -> None:

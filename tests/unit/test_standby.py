@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby import StandbyAssignor, StandbyProblem
-from faust_assigner.standbys.derive import _copies
+from faust_assigner.standbys.derive import _existing_copies
 from faust_assigner.standbys.failover import measure, standby_spread
 from faust_assigner.standbys.shares import settled_racks
 from tests.support.standby_boards import (
@@ -291,7 +291,7 @@ def test_what_an_owner_gave_up_is_a_copy_and_was_no_standby() -> None:
         copy_member=np.array([2, 2]),
         copy_was_standby=np.array([True, False]),
     )
-    task, member, was_standby = _copies(previous, np.array([1, 1]), np.array([0, 1]))
+    task, member, was_standby = _existing_copies(previous, np.array([1, 1]), np.array([0, 1]))
     found = zip(task.tolist(), member.tolist(), was_standby.tolist(), strict=True)
     assert list(found) == [(0, 0, False), (0, 2, True), (1, 2, False)]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Previous
-from faust_assigner.sticky import StickyAssignor, _homes
+from faust_assigner.sticky import StickyAssignor, _preferred_members
 
 A, B, C, N = 0, 1, 2, NOBODY
 
@@ -36,7 +36,8 @@ def previous(*, owner: Ints, home: Ints, awaited: Ints) -> Previous:
 def homes(*, promises: bool, **past: Ints) -> Any:
     """Return both answers as lists."""
     return tuple(
-        None if one is None else one.tolist() for one in _homes(previous(**past), promises=promises)
+        None if one is None else one.tolist()
+        for one in _preferred_members(previous(**past), promises=promises)
     )
 
 

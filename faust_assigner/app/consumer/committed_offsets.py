@@ -107,12 +107,12 @@ class _OffsetFetch(Request[_OffsetFetchStruct]):  # type: ignore[misc]
 
     def build(self, request_struct_class: type[_OffsetFetchStruct]) -> _OffsetFetchStruct:
         topics: list[tuple[str, list[int], dict[int, bytes]]] = [
-            (topic, [tp.partition for tp in tps], {}) for topic, tps in _by_topic(self._tps)
+            (topic, [tp.partition for tp in tps], {}) for topic, tps in _group_by_topic(self._tps)
         ]
         return request_struct_class(self._group_id, topics, True, {})
 
 
-def _by_topic(tps: Collection[TP]) -> Iterator[tuple[str, Iterator[TP]]]:
+def _group_by_topic(tps: Collection[TP]) -> Iterator[tuple[str, Iterator[TP]]]:
     return groupby(sorted(tps), key=lambda tp: tp.topic)
 
 
@@ -148,7 +148,7 @@ async def committed(
     try:
         answer = await coordinator._send_req(_OffsetFetch(coordinator.group_id, tps))
     except (errors.IncompatibleBrokerVersion, NotImplementedError):  # a broker before Kafka 2.5
-        by_topic = [(topic, [tp.partition for tp in some]) for topic, some in _by_topic(tps)]
+        by_topic = [(topic, [tp.partition for tp in some]) for topic, some in _group_by_topic(tps)]
         answer = await coordinator._send_req(OffsetFetchRequest(coordinator.group_id, by_topic))
     said = answer.to_object()
     _check(coordinator, said.get("error_code", 0), coordinator.group_id)

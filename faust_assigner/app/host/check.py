@@ -75,11 +75,17 @@ def shape_of(api: PrivateApi) -> str:
     if api.shape.startswith("set in "):
         bases = inspect.getmro(owner)
         if any(
-            _sets(vars(base).get(api.shape.removeprefix("set in ")), api.name) for base in bases
+            _sets_attribute(vars(base).get(api.shape.removeprefix("set in ")), api.name)
+            for base in bases
         ):
             return api.shape
         methods = sorted(
-            {n for base in bases for n, made in vars(base).items() if _sets(made, api.name)}
+            {
+                n
+                for base in bases
+                for n, made in vars(base).items()
+                if _sets_attribute(made, api.name)
+            }
         )
         return f"set in {', '.join(methods)}" if methods else NOTHING
     missing = object()
@@ -113,7 +119,7 @@ def signature(function: Any) -> str:
     return f"async {text}" if inspect.iscoroutinefunction(function) else text
 
 
-def _sets(method: Any, name: str) -> bool:
+def _sets_attribute(method: Any, name: str) -> bool:
     """Return whether ``method`` assigns an attribute called ``name``, of any object."""
     code = getattr(inspect.unwrap(method) if callable(method) else method, "__code__", None)
     return (
@@ -135,7 +141,7 @@ def _foreign_versions(versions: Mapping[str, tuple[str, str]]) -> Iterator[str]:
 
 def in_range(said: str, first: str, beyond: str) -> bool:
     """Return whether version ``said`` is ``first`` or later, and before ``beyond``."""
-    return _numbers(first) <= _numbers(said) < _numbers(beyond)
+    return _version_numbers(first) <= _version_numbers(said) < _version_numbers(beyond)
 
 
 def _installed(owner: str) -> str:
@@ -151,7 +157,7 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _numbers(said: str) -> tuple[int, ...]:
+def _version_numbers(said: str) -> tuple[int, ...]:
     """Convert a version to numbers, such as 0.15.3rc1 to (0, 15, 3); empty if it is not a version."""
     found = re.match(r"\d+(\.\d+)*", said)
     return tuple(int(part) for part in found.group().split(".")) if found else ()

@@ -34,7 +34,7 @@ def faust_tps(tps: Iterable[TP]) -> set[TP]:
 
 def options_of(consumer: ConsumerT, host: type) -> dict[str, object]:
     """Return the options with which ``consumer`` created its object of aiokafka's class ``host``."""
-    attributes = {name: _ATTRIBUTES.get(name, f"_{name}") for name in _options(host)}
+    attributes = {name: _ATTRIBUTES.get(name, f"_{name}") for name in _option_names(host)}
     return {
         option: getattr(consumer, attribute)
         for option, attribute in attributes.items()
@@ -42,7 +42,7 @@ def options_of(consumer: ConsumerT, host: type) -> dict[str, object]:
     }
 
 
-def _options(host: type) -> list[str]:
+def _option_names(host: type) -> list[str]:
     parameters = inspect.signature(host).parameters.values()
     return [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
 

@@ -55,11 +55,11 @@ def page() -> str:
     )
     text = HEAD.format(count=len(PRIVATE_APIS), versions=versions)
     for owner, apis in groupby(PRIVATE_APIS, key=lambda api: api.owner):
-        text += f"\n## `{owner}`\n{COLUMNS}" + "".join(map(_row, apis))
+        text += f"\n## `{owner}`\n{COLUMNS}" + "".join(map(_name_row, apis))
     return text
 
 
-def _row(api: PrivateApi) -> str:
+def _name_row(api: PrivateApi) -> str:
     file, _, test = api.test.partition("::")
     return (
         f"| `{api.name}` | `{api.shape}` | {', '.join(api.parts)} | {api.why} | "

@@ -41,7 +41,7 @@ def install(app: AppT) -> LedgerSensor | None:
     if present is not None:
         return present
     try:
-        sensor = _sensor(app)
+        sensor = _create_sensor(app)
     except ConfigError as error:
         logger.error("The ledger stays off: %s", error)
         return None
@@ -59,7 +59,7 @@ def place_of(app: AppT) -> Path | str | None:
     return Path(app.conf.datadir) / said  # the default is relative to the data directory
 
 
-def _sensor(app: AppT) -> LedgerSensor | None:
+def _create_sensor(app: AppT) -> LedgerSensor | None:
     place = place_of(app)
     if place is None:
         return None
@@ -76,10 +76,12 @@ def _sensor(app: AppT) -> LedgerSensor | None:
         )
     else:
         writer = LedgerFiles(place, name, file_bytes=file_bytes, total_bytes=total_bytes)
-    return LedgerSensor(app, writer, config=_config(app), sample_s=read(app, table.LEDGER_SAMPLE_S))
+    return LedgerSensor(
+        app, writer, config=_app_config(app), sample_s=read(app, table.LEDGER_SAMPLE_S)
+    )
 
 
-def _config(app: AppT) -> dict[str, str]:
+def _app_config(app: AppT) -> dict[str, str]:
     """The app's setup, as written in a decision's row."""
     from faust_assigner import __version__
 

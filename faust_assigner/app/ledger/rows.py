@@ -64,7 +64,7 @@ def decision_rows(
     """
     name = decision_id(inputs.group_id, inputs.generation, plan.member_ids)
     yield "decision", _decision(inputs, plan, name, at, config, session_timeout_s)
-    holders = _holders(plan)
+    holders = _copy_holders(plan)
     for g in range(len(plan.groups)):
         yield from _active_rows(plan, g, inputs.group_id, name, holders)
         yield from _standby_rows(plan, g, inputs.group_id, name, holders)
@@ -89,10 +89,10 @@ def _decision(
         "config": {
             **config,
             "replicas": str(inputs.replicas),
-            **_weights_said(inputs),
-            **_weightless_said(inputs),
+            **_weights_columns(inputs),
+            **_weightless_columns(inputs),
         },
-        "members": [_member_said(m) for m in inputs.members],
+        "members": [_member_columns(m) for m in inputs.members],
         "solve_ms": float(inputs.solve_ms),
         "inputs_digest": digest(plan),
         "moves": moved_tasks(plan),
@@ -104,13 +104,13 @@ def _decision(
             "follows": inputs.follows,
             "completes": inputs.completes,
         },
-        "asked": encode_plan_input(_asked(inputs)),
-        **_before_said(inputs),
+        "asked": encode_plan_input(_plan_input(inputs)),
+        **_previous_round_columns(inputs),
         **({} if session_timeout_s is None else {"session_timeout_s": float(session_timeout_s)}),
     }
 
 
-def _asked(inputs: DecisionInputs) -> PlanInput:
+def _plan_input(inputs: DecisionInputs) -> PlanInput:
     return PlanInput(
         members=inputs.members,
         partitions=inputs.partitions,
@@ -123,7 +123,7 @@ def _asked(inputs: DecisionInputs) -> PlanInput:
     )
 
 
-def _before_said(inputs: DecisionInputs) -> dict[str, object]:
+def _previous_round_columns(inputs: DecisionInputs) -> dict[str, object]:
     """The previous round as this leader knows it: the previous leader's ledger may be lost."""
     last = inputs.last
     if not last.urls or not last.owners:
@@ -144,7 +144,7 @@ def _before_said(inputs: DecisionInputs) -> dict[str, object]:
     }
 
 
-def _member_said(member: Member) -> dict[str, Any]:
+def _member_columns(member: Member) -> dict[str, Any]:
     """A member of the decision, with its instance id if it has one."""
     said = {
         "member_id": member.member_id,
@@ -155,18 +155,18 @@ def _member_said(member: Member) -> dict[str, Any]:
     return said if member.instance_id is None else {**said, "instance_id": member.instance_id}
 
 
-def _weights_said(inputs: DecisionInputs) -> dict[str, str]:
+def _weights_columns(inputs: DecisionInputs) -> dict[str, str]:
     """The version of the weights in use; empty if every partition weighed 1.0."""
     version = getattr(inputs.weights, "version", None)
     return {} if version is None else {"weights_version": str(version)}
 
 
-def _weightless_said(inputs: DecisionInputs) -> dict[str, str]:
+def _weightless_columns(inputs: DecisionInputs) -> dict[str, str]:
     """The weightless topics, which a replay of the ledger leaves out."""
     return {WEIGHTLESS: " ".join(sorted(inputs.weightless))} if inputs.weightless else {}
 
 
-def _holders(plan: Plan) -> dict[int, list[int]]:
+def _copy_holders(plan: Plan) -> dict[int, list[int]]:
     """Task -> members that hold a copy of its state without owning the task."""
     holders: dict[int, list[int]] = {}
     tasks, members = plan.previous.copy_task.tolist(), plan.previous.copy_member.tolist()

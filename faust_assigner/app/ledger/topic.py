@@ -143,7 +143,7 @@ class LedgerTopic(LedgerWriter):
             except (Exception, asyncio.CancelledError) as error:
                 self._disconnect()
                 now = time.monotonic()
-                if not _may_pass(error) or now >= min(began + SEND_S, self._closes_at):
+                if not _is_temporary(error) or now >= min(began + SEND_S, self._closes_at):
                     self._give_up(len(left), error)
                     return
                 self._closing.wait(BETWEEN_S)
@@ -226,7 +226,7 @@ class LedgerTopic(LedgerWriter):
             return
         with contextlib.suppress(Exception, asyncio.CancelledError):
             if link is not None:
-                runner.run(_stop(link.producer))
+                runner.run(_stop_producer(link.producer))
         with contextlib.suppress(Exception, asyncio.CancelledError):
             runner.close()
 
@@ -252,7 +252,7 @@ class LedgerTopic(LedgerWriter):
             await producer.start()
             partitions = sorted(await producer.partitions_for(self.topic))
         except BaseException:
-            await _stop(producer)
+            await _stop_producer(producer)
             raise
         number = DefaultPartitioner()(self._key, partitions, partitions)
         return _Link(producer, number, message_bytes)
@@ -266,7 +266,7 @@ class LedgerTopic(LedgerWriter):
         sending.result()
 
 
-async def _stop(producer: AIOKafkaProducer) -> None:
+async def _stop_producer(producer: AIOKafkaProducer) -> None:
     """Stop the producer, then close its connections, even if a broker does not answer."""
     with contextlib.suppress(Exception):
         await asyncio.wait_for(producer.stop(), STOP_S)
@@ -274,7 +274,7 @@ async def _stop(producer: AIOKafkaProducer) -> None:
         await asyncio.wait_for(producer.client.close(), STOP_S)
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_temporary(error: BaseException) -> bool:
     """Whether a retry may succeed, for example after a network failure or a broker's restart."""
     if isinstance(error, KafkaError):
         return bool(error.retriable)

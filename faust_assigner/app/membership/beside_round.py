@@ -30,7 +30,7 @@ BESIDE: ContextVar[int | None] = ContextVar("beside", default=None)
 RETRY_S = 0.1
 
 
-def _is_worth_saying(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     """Return whether to log a line of aiokafka.
 
     aiokafka logs "will rejoin" after a refused commit or heartbeat. During a round this is not true.
@@ -40,7 +40,7 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
     )
 
 
-logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
+logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_logging)
 
 
 async def commit(
@@ -86,10 +86,10 @@ async def _commit_once(
     coordinator: CooperativeCoordinator, assignment: object, offsets: Mapping[TP, object]
 ) -> None:
     async with coordinator.membership.committing:
-        await asyncio.shield(_commit_alone(coordinator, assignment, offsets))
+        await asyncio.shield(_commit_without_effect(coordinator, assignment, offsets))
 
 
-async def _commit_alone(
+async def _commit_without_effect(
     coordinator: CooperativeCoordinator, assignment: object, offsets: Mapping[TP, object]
 ) -> None:
     """Commit once, marked by ``BESIDE``, so that a refused commit does not affect the round."""

@@ -43,7 +43,7 @@ async def _leave(coordinator: GroupCoordinator) -> None:
     if not coordinator._closing.done():
         reason = IDLE
         if not coordinator._subscription.assigned_partitions():
-            _count_anew(coordinator)
+            _reset_idle_time(coordinator)
             return  # without partitions there are no records to take
         logger.error(
             "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this "
@@ -75,10 +75,10 @@ async def _stop_heartbeat_task(coordinator: GroupCoordinator) -> None:
     membership = getattr(coordinator, "membership", None)
     has_something = bool(coordinator._subscription.assigned_partitions())
     if membership is None or membership.gave_up or not has_something:
-        _count_anew(coordinator)
+        _reset_idle_time(coordinator)
 
 
-def _count_anew(coordinator: GroupCoordinator) -> None:
+def _reset_idle_time(coordinator: GroupCoordinator) -> None:
     """Set the idle time to zero; during a fetch this has no effect, because there is no idle time."""
     with coordinator._subscription.fetch_context():
         pass  # aiokafka counts the idle time from the end of the last fetch, which is now

@@ -151,11 +151,11 @@ async def _complete(
     """Accept the group's answer, without the topics to which this member does not subscribe."""
     topics = coordinator._subscription.subscription.topics
     await type(coordinator)._on_join_complete(
-        coordinator, generation, member_id, protocol, _within(answer, topics)
+        coordinator, generation, member_id, protocol, _keep_subscribed(answer, topics)
     )
 
 
-def _within(answer: bytes, topics: Collection[str]) -> bytes:
+def _keep_subscribed(answer: bytes, topics: Collection[str]) -> bytes:
     said = ConsumerProtocolMemberAssignment.decode(answer)
     kept = [(topic, numbers) for topic, numbers in said.assignment if topic in topics]
     if len(kept) == len(said.assignment):

@@ -53,7 +53,7 @@ async def stop(app: AppT, stop_consumer: Callable[[], Awaitable[None]]) -> None:
             "The hand-over failed; the partitions are reassigned when this worker exits"
         )
     if retires:
-        _leave_for_good(app)  # even if no other member took over in time
+        _send_leave_on_close(app)  # even if no other member took over in time
     if (rounds := getattr(app._consumer, "rounds", None)) is not None:
         rounds.end()  # during a rebalance, Faust's fetcher would otherwise treat the stop as a crash
     try:
@@ -87,7 +87,7 @@ def is_to_retire(app: AppT) -> bool:
     return True
 
 
-def _leave_for_good(app: AppT) -> None:
+def _send_leave_on_close(app: AppT) -> None:
     """Make the consumer send LeaveGroup when it closes; aiokafka sends none for a static member."""
     coordinator = coordinator_of(app._consumer)
     if coordinator is not None:
@@ -118,7 +118,7 @@ async def hand_over(app: AppT, seconds: float, *, retires: bool = False) -> bool
         if app.assignor.assigned_actives():
             return False
         if retires:
-            _leave_for_good(app)
+            _send_leave_on_close(app)
         await consumer.leave_group()
     except TimeoutError:
         logger.warning(

@@ -49,7 +49,7 @@ async def send_in_round(
         if said:
             request._group_protocols = [(name, said[0]) for name in names]
     kind = type(request).__name__.removesuffix("Request")
-    beating = create_task(_beat(coordinator))
+    beating = create_task(_send_heartbeats(coordinator))
     try:
         with coordinator.membership.listener.waiting(f"the answer to {kind}"):
             return await coordinator._client.send(
@@ -69,7 +69,7 @@ async def send_in_round(
         await asyncio.gather(beating, return_exceptions=True)
 
 
-async def _beat(coordinator: CooperativeCoordinator) -> None:
+async def _send_heartbeats(coordinator: CooperativeCoordinator) -> None:
     """Send heartbeats while partitions are kept; their answers do not affect the round."""
     member = coordinator.membership
     BESIDE.set(coordinator.generation)

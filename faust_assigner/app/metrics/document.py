@@ -104,25 +104,25 @@ def status_of(
         round_age_s=round_age_s,
         not_ready=tuple(not_ready),
         not_live=tuple(live_problems(app)),
-        actives=_numbers(assignor.assigned_actives()),
-        standbys=_numbers(assignor.assigned_standbys()),
-        awaited=_numbers(assignor.awaited.tps),
+        actives=_numbers_by_topic(assignor.assigned_actives()),
+        standbys=_numbers_by_topic(assignor.assigned_standbys()),
+        awaited=_numbers_by_topic(assignor.awaited.tps),
         promised={} if answer is None else {t: tuple(runs) for t, runs in answer.promised.items()},
         global_changelogs=tuple(sorted(facts_of(app).globals_)),
-        standing=_standing(still, now),
-        copies=_copies(lags),
-        waits=_waits(app),
+        standing=_standstills(still, now),
+        copies=_copy_lags(lags),
+        waits=_current_waits(app),
         restore_remaining_records=remaining,
         restore_remaining_s=remaining_s,
         disk_free_bytes=None if disk is None else disk[0],
         disk_size_bytes=None if disk is None else disk[1],
-        tables=_tables(app, sizes),
+        tables=_table_statuses(app, sizes),
         settings=settings_of(app),
         counters=_counters(app),
     )
 
 
-def _standing(still: Sequence[StalledPartition], now: float) -> tuple[Standstill, ...]:
+def _standstills(still: Sequence[StalledPartition], now: float) -> tuple[Standstill, ...]:
     return tuple(
         Standstill(
             topic=one.tp.topic,
@@ -134,7 +134,7 @@ def _standing(still: Sequence[StalledPartition], now: float) -> tuple[Standstill
     )
 
 
-def _copies(lags: Mapping[TP, Lag]) -> tuple[CopyLag, ...]:
+def _copy_lags(lags: Mapping[TP, Lag]) -> tuple[CopyLag, ...]:
     return tuple(
         CopyLag(
             topic=tp.topic,
@@ -147,7 +147,7 @@ def _copies(lags: Mapping[TP, Lag]) -> tuple[CopyLag, ...]:
     )
 
 
-def _waits(app: AppT) -> tuple[WaitUnderWay, ...]:
+def _current_waits(app: AppT) -> tuple[WaitUnderWay, ...]:
     return tuple(
         WaitUnderWay(what=wait.what, step=wait.step, seconds=round(wait.total_s, 1))
         for wait in waits_of(app).under_way()
@@ -173,11 +173,11 @@ def _version(distribution: str) -> str:
     return version(distribution)  # cached, because this call reads a file
 
 
-def _numbers(tps: Iterable[TP]) -> Numbers:
+def _numbers_by_topic(tps: Iterable[TP]) -> Numbers:
     return {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
 
 
-def _tables(app: AppT, sizes: Mapping[TP, int]) -> tuple[TableStatus, ...]:
+def _table_statuses(app: AppT, sizes: Mapping[TP, int]) -> tuple[TableStatus, ...]:
     found = []
     for topic, table in sorted(dict(app.tables._changelogs).items()):
         window = table.window

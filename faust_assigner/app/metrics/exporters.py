@@ -68,7 +68,7 @@ class Exporters:
         snapshot = self._source.snapshot()
         for sensor in self._pushed:
             try:
-                _push(sensor, snapshot)
+                _push_to_monitor(sensor, snapshot)
             except Exception:
                 if id(sensor) not in self._failed:
                     logger.exception("Could not send the metrics to %r", sensor)
@@ -92,7 +92,7 @@ class Exporters:
 # -- StatsD, Datadog, Faust's page of statistics
 
 
-def _push(sensor: Monitor, snapshot: Snapshot) -> None:
+def _push_to_monitor(sensor: Monitor, snapshot: Snapshot) -> None:
     client = getattr(sensor, "client", None)
     for name, series in snapshot.series.items():
         exported = BY_NAME[name].exported
@@ -147,24 +147,26 @@ class _Collector:
 
     def describe(self) -> Iterable[Metric]:
         """Return all metrics, so that no other collector can register their names."""
-        return [_family(figure) for figure in FIGURES]
+        return [_metric_family(figure) for figure in FIGURES]
 
     def collect(self) -> Iterator[Metric]:
         """All figures of all apps."""
         taken = [(source.app_id, source.snapshot()) for source in tuple(self.sources)]
         for figure in FIGURES:
-            family = _family(figure)
+            family = _metric_family(figure)
             for app_id, snapshot in taken:
                 if figure.kind == HISTOGRAM:
                     spread = snapshot.spreads[figure.name]
-                    family.add_metric([app_id], _buckets(figure, spread), sum_value=spread.total)
+                    family.add_metric(
+                        [app_id], _bucket_counts(figure, spread), sum_value=spread.total
+                    )
                     continue
                 for labels, value in sorted(snapshot.series[figure.name].items()):
                     family.add_metric([app_id, *labels], value)
             yield family
 
 
-def _family(figure: Figure) -> Any:
+def _metric_family(figure: Figure) -> Any:
     from prometheus_client import core
 
     kinds: Mapping[str, Any] = {
@@ -181,7 +183,7 @@ def described(figure: Figure) -> str:
     return f"{text}{' (leader only)' if figure.leader_only else ''}"
 
 
-def _buckets(figure: Figure, spread: Spread) -> list[tuple[str, float]]:
+def _bucket_counts(figure: Figure, spread: Spread) -> list[tuple[str, float]]:
     bounds = [*(str(bound) for bound in figure.buckets), "+Inf"]
     return list(zip(bounds, map(float, accumulate(spread.counts)), strict=True))
 

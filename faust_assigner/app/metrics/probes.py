@@ -55,7 +55,7 @@ class Live(web.View):  # type: ignore[misc]
 
     async def get(self, request: web.Request) -> web.Response:
         """Answer 503 with the reasons if the worker should be restarted."""
-        return _answer(self, "live", live_problems(self.app))
+        return _probe_response(self, "live", live_problems(self.app))
 
 
 @blueprint.route("/ready", name="ready")
@@ -68,7 +68,7 @@ class Ready(web.View):  # type: ignore[misc]
 
     async def get(self, request: web.Request) -> web.Response:
         """Answer 503 with the reasons if the worker is not ready."""
-        return _answer(self, "ready", getattr(self.app, MARK).not_ready())
+        return _probe_response(self, "ready", getattr(self.app, MARK).not_ready())
 
 
 @blueprint.route("/status", name="status")
@@ -81,7 +81,7 @@ class Status(web.View):  # type: ignore[misc]
 
     async def get(self, request: web.Request) -> web.Response:
         """Answer with the document, after a request to the brokers for the lags of copies."""
-        return _document(self, await getattr(self.app, MARK).document())
+        return _document_response(self, await getattr(self.app, MARK).document())
 
 
 @blueprint.route("/peers", name="peers")
@@ -94,7 +94,7 @@ class PeersPage(web.View):  # type: ignore[misc]
 
     async def get(self, request: web.Request) -> web.Response:
         """Answer with the members; none before the first assignment."""
-        return _document(self, getattr(self.app, MARK).peers())
+        return _document_response(self, getattr(self.app, MARK).peers())
 
 
 @blueprint.route("/rounds", name="rounds")
@@ -107,7 +107,7 @@ class RoundsPage(web.View):  # type: ignore[misc]
 
     async def get(self, request: web.Request) -> web.Response:
         """Answer with the rounds; none before the first round."""
-        return _document(self, getattr(self.app, MARK).rounds())
+        return _document_response(self, getattr(self.app, MARK).rounds())
 
 
 @blueprint.route("/ledger", name="ledger")
@@ -137,12 +137,12 @@ async def ledger_page(app: AppT, cursor: str) -> bytes | None:
     return encode_ledger(await loop.run_in_executor(None, read, group_id, cursor[:CURSOR_CHARS]))
 
 
-def _document(view: web.View, document: WorkerStatus | Peers | Rounds) -> web.Response:
+def _document_response(view: web.View, document: WorkerStatus | Peers | Rounds) -> web.Response:
     headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
     return view.bytes(encode_document(document), headers=headers)
 
 
-def _answer(view: web.View, word: str, reasons: Sequence[str]) -> web.Response:
+def _probe_response(view: web.View, word: str, reasons: Sequence[str]) -> web.Response:
     status = word if not reasons else f"not {word}"
     return view.json({"status": status, "reasons": list(reasons)}, status=503 if reasons else 200)
 

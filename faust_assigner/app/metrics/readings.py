@@ -51,10 +51,10 @@ def worker(app: AppT) -> dict[str, Series]:
         found["fences"] = {_BARE: fence.losses}
         if assignor.generation >= 0:
             found["group_silent_seconds"] = {_BARE: fence.silent_s()}
-    return found | _waits(app) | _restore(app)
+    return found | _wait_figures(app) | _restore(app)
 
 
-def _waits(app: AppT) -> dict[str, Series]:
+def _wait_figures(app: AppT) -> dict[str, Series]:
     waits = waits_of(app)
     ages = {
         "commit_age_seconds": waits.age_s(COMMIT),

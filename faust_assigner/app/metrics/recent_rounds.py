@@ -38,7 +38,7 @@ class RecentRounds:
     def decided(self, inputs: DecisionInputs, plan: Plan) -> None:
         """Note a round that this member led."""
         names = {m.member_id: m.instance_id or m.member_id for m in inputs.members}
-        found = _moves(plan, names)
+        found = _moved_tasks(plan, names)
         moves = tuple(move for move, _ in zip(found, range(MOST_MOVES), strict=False))
         self._note(inputs.generation, moves=moves)
 
@@ -65,7 +65,7 @@ class RecentRounds:
                 del self._rounds[min(self._rounds)]
 
 
-def _moves(plan: Plan, names: dict[str, str]) -> Iterator[MovedTask]:
+def _moved_tasks(plan: Plan, names: dict[str, str]) -> Iterator[MovedTask]:
     ids = plan.member_ids
     for g, group in enumerate(plan.groups):
         if group.weightless:

@@ -85,9 +85,9 @@ def steps(
     if here.is_fresh(bound_s):
         found.append(Step(Who.COPY_HERE))
     if not asked.is_forwarded:
-        found.extend(Step(Who.OTHER, url) for url in _others(copies, {own, owner}))
+        found.extend(Step(Who.OTHER, url) for url in _other_copies(copies, {own, owner}))
     return tuple(found)
 
 
-def _others(copies: Sequence[U], but: Collection[U | None]) -> list[U]:
+def _other_copies(copies: Sequence[U], but: Collection[U | None]) -> list[U]:
     return [url for url in dict.fromkeys(copies) if url not in but][:MOST_COPIES]

@@ -35,10 +35,13 @@ def answers_of(
     omitted, and if that is not enough, the whole directory. Only then the size is not 0: the record
     would have at least this number of bytes.
     """
-    writer, ours = _writer(view, found), [one for one in found.member_claims if one.data.is_ours]
+    writer, ours = (
+        _answer_writer(view, found),
+        [one for one in found.member_claims if one.data.is_ours],
+    )
     size = sum(writer.shared_bytes for _ in ours)
     if size <= view.record_bytes:
-        answers = _answers(view, found, writer, with_directory=True)
+        answers = _encode_each(view, found, writer, with_directory=True)
         size = sum(
             record_bytes(one, metadata[one.member_id], answers[one.member_id])
             for one in found.member_claims
@@ -47,13 +50,13 @@ def answers_of(
             return answers, 0
     if view.names_standbys:
         return answers_of(replace(view, names_standbys=False), found, metadata)
-    return _answers(view, found, writer, with_directory=False), size
+    return _encode_each(view, found, writer, with_directory=False), size
 
 
-def _writer(view: LeaderView, found: Round) -> AnswerWriter:
+def _answer_writer(view: LeaderView, found: Round) -> AnswerWriter:
     said, placement, generation = found.member_claims, found.placement, found.inputs.generation
     return AnswerWriter(
-        _directory(view, found),
+        _owner_directory(view, found),
         placement.group_ids,
         generation=generation,
         is_uniform=all(j.data.is_ours for j in said),
@@ -64,7 +67,7 @@ def _writer(view: LeaderView, found: Round) -> AnswerWriter:
     )
 
 
-def _answers(
+def _encode_each(
     view: LeaderView, found: Round, writer: AnswerWriter, *, with_directory: bool
 ) -> Answers:
     """Return the answer to each member: its part of the placement, with its global tables."""
@@ -97,7 +100,7 @@ def _answers(
     return answers
 
 
-def _directory(view: LeaderView, found: Round) -> Directory:
+def _owner_directory(view: LeaderView, found: Round) -> Directory:
     said = found.member_claims
     return directory_of(
         found.placement,

@@ -20,7 +20,7 @@ ASK_S = 2.0
 
 async def ends_of(app: AppT, tps: Sequence[TP]) -> dict[TP, int]:
     """Return the end offset of each partition in ``tps`` whose broker answers in time."""
-    return await _ask_of_each(app, _end_of, tps)
+    return await _request_each_on_thread(app, _end_offset_of, tps)
 
 
 async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
@@ -31,7 +31,7 @@ async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
     tables = app.tables
     offsets = tables.recovery.standby_offsets
     read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
-    positions = await _ask_of_each(
+    positions = await _request_each_on_thread(
         app, _position_of, [tp for tp, end in ends.items() if read[tp] < end]
     )
     # Fetched records that wait in the queue are not applied yet, so their partition's position does not
@@ -43,7 +43,7 @@ async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
     return read
 
 
-async def _ask_of_each(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
+async def _request_each_on_thread(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
     """Run ``ask`` for each partition on the consumer's thread; return the answers that arrive in time.
 
     The function does not use Faust's call_thread(), which serves only two calls at a time: commits
@@ -52,11 +52,15 @@ async def _ask_of_each(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
     if not tps:
         return {}
     thread = app.consumer._thread
-    asked = asyncio.run_coroutine_threadsafe(_known(ask, thread._consumer, tps), thread.thread_loop)
+    asked = asyncio.run_coroutine_threadsafe(
+        _answers_in_time(ask, thread._consumer, tps), thread.thread_loop
+    )
     return await asyncio.wrap_future(asked)
 
 
-async def _known(ask: Ask, consumer: AIOKafkaConsumer, tps: Sequence[TP]) -> dict[TP, int]:
+async def _answers_in_time(
+    ask: Ask, consumer: AIOKafkaConsumer, tps: Sequence[TP]
+) -> dict[TP, int]:
     """Send one request per partition; return the answers that arrive in time.
 
     A joint request to aiokafka waits until all partitions answer. A deleted partition never answers
@@ -70,7 +74,7 @@ async def _known(ask: Ask, consumer: AIOKafkaConsumer, tps: Sequence[TP]) -> dic
     return {tp: answer for tp, answer in zip(asked, told, strict=True) if isinstance(answer, int)}
 
 
-async def _end_of(consumer: AIOKafkaConsumer, tp: TP) -> int | None:
+async def _end_offset_of(consumer: AIOKafkaConsumer, tp: TP) -> int | None:
     return (await consumer.end_offsets([tp]))[tp]  # type: ignore[no-any-return]
 
 

@@ -42,10 +42,10 @@ def checked(
         return tuple(said)
     if record.generation != generation - 1:
         record = Record()
-    return tuple(_checked(one, generation, record) for one in said)
+    return tuple(_refuse_if_false(one, generation, record) for one in said)
 
 
-def _checked(one: MemberClaims, generation: int, record: Record) -> MemberClaims:
+def _refuse_if_false(one: MemberClaims, generation: int, record: Record) -> MemberClaims:
     data, given = one.data, record.given.get(one.member_id)
     if data.generation >= generation:
         why = f"it claims generation {data.generation} while {generation} is being formed"
@@ -53,17 +53,17 @@ def _checked(one: MemberClaims, generation: int, record: Record) -> MemberClaims
         return one
     elif given is None and not data.holds:
         return replace(one, data=replace(data, generation=record.generation - 1))
-    elif topics := _beyond(data.actives, {} if given is None else given.actives):
+    elif topics := _topics_beyond_given(data.actives, {} if given is None else given.actives):
         why = f"it claims partitions of {', '.join(topics)} that were not assigned to it"
     else:
         return one
     instead = "it counts as a new member"
     if given is not None:
         instead = f"its assignment of generation {record.generation} counts instead"
-    return replace(one, data=_instead(data, given), refused=f"{why}; {instead}")
+    return replace(one, data=_replacement_claims(data, given), refused=f"{why}; {instead}")
 
 
-def _beyond(claims: Claims, given: Claims) -> list[str]:
+def _topics_beyond_given(claims: Claims, given: Claims) -> list[str]:
     """Return up to three topics with claims on partitions that were not ``given`` to the member."""
     found = (
         topic
@@ -73,7 +73,7 @@ def _beyond(claims: Claims, given: Claims) -> list[str]:
     return [*islice(found, 3)]
 
 
-def _instead(data: JoinData, given: JoinData | None) -> JoinData:
+def _replacement_claims(data: JoinData, given: JoinData | None) -> JoinData:
     truth = JoinData() if given is None else given
     return replace(
         data,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def plain_metadata(app: AppT) -> bytes:
     """Return the user_data of a member that claims no partitions."""
-    return _stock({}, {}, str(app.conf.canonical_url))
+    return _stock_user_data({}, {}, str(app.conf.canonical_url))
 
 
 def deal(
@@ -39,7 +39,9 @@ def deal(
     answers = {}
     for m in placement.member_ids:
         actives, standbys = placement.actives[m], placement.standbys[m]
-        packed = _stock(actives, standbys, url_of(metadata[m].user_data), placement.group_ids)
+        packed = _stock_user_data(
+            actives, standbys, url_of(metadata[m].user_data), placement.group_ids
+        )
         answers[m] = ConsumerProtocolMemberAssignment(
             PROTOCOL_VERSION, protocol_list(actives, standbys), zlib.compress(packed)
         )
@@ -57,7 +59,7 @@ def _count(cluster: ClusterMetadata, topic: str) -> int:
         return 0
 
 
-def _stock(actives: object, standbys: object, url: str, ids: object = None) -> bytes:
+def _stock_user_data(actives: object, standbys: object, url: str, ids: object = None) -> bytes:
     return json.dumps(
         {
             "assignment": {"actives": actives, "standbys": standbys},

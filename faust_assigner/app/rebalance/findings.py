@@ -46,14 +46,14 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
     """
     counters["assignments"] += 1
     logger.info("%s", outcome(found))
-    _say_failure(found, counters)
-    _say_refused(found, counters)
-    _say_topics(found, counters)
+    _log_failure(found, counters)
+    _log_refused_claims(found, counters)
+    _log_topic_problems(found, counters)
     if line := why_eager(found):
         logger.info("%s", line)
-    _say_shared_urls(found, counters)
-    _say_unknown_tables(found, counters, own)
-    _say_oversize(found, counters)
+    _log_shared_urls(found, counters)
+    _log_unknown_tables(found, counters, own)
+    _log_oversize(found, counters)
 
 
 def outcome(found: Round) -> str:
@@ -149,7 +149,7 @@ def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
     )
 
 
-def _say_failure(found: Round, counters: Counter[str]) -> None:
+def _log_failure(found: Round, counters: Counter[str]) -> None:
     if found.failure is not None:
         counters["fallbacks"] += 1
         logger.error(
@@ -159,7 +159,7 @@ def _say_failure(found: Round, counters: Counter[str]) -> None:
         )
 
 
-def _say_refused(found: Round, counters: Counter[str]) -> None:
+def _log_refused_claims(found: Round, counters: Counter[str]) -> None:
     refused = sorted(found.refused.items())
     counters["refused_members"] += len(refused)
     for member_id, reason in refused[:MOST_NAMED]:
@@ -177,7 +177,7 @@ def _say_refused(found: Round, counters: Counter[str]) -> None:
         )
 
 
-def _say_topics(found: Round, counters: Counter[str]) -> None:
+def _log_topic_problems(found: Round, counters: Counter[str]) -> None:
     if found.missing:
         counters["missing_topics"] += len(found.missing)
         logger.warning(
@@ -202,7 +202,7 @@ def _say_topics(found: Round, counters: Counter[str]) -> None:
         )
 
 
-def _say_shared_urls(found: Round, counters: Counter[str]) -> None:
+def _log_shared_urls(found: Round, counters: Counter[str]) -> None:
     for url, members in sorted(found.shared_urls.items())[:MOST_NAMED]:
         logger.warning(
             "%d members report the same URL %s; requests may reach the wrong member: %s",
@@ -213,7 +213,7 @@ def _say_shared_urls(found: Round, counters: Counter[str]) -> None:
     counters["duplicate_urls"] += len(found.shared_urls)
 
 
-def _say_unknown_tables(found: Round, counters: Counter[str], own: TableFacts) -> None:
+def _log_unknown_tables(found: Round, counters: Counter[str], own: TableFacts) -> None:
     if unknown := sorted(found.tables.changelogs - own.changelogs):
         counters["unknown_tables"] += len(unknown)
         logger.warning(
@@ -223,7 +223,7 @@ def _say_unknown_tables(found: Round, counters: Counter[str], own: TableFacts) -
         )
 
 
-def _say_oversize(found: Round, counters: Counter[str]) -> None:
+def _log_oversize(found: Round, counters: Counter[str]) -> None:
     if found.oversize:
         counters["directories_left_out"] += 1
         logger.warning(

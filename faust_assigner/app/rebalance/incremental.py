@@ -116,7 +116,7 @@ class IncrementalRebalance:
                 timeout_s,
                 len(revoked),
             )
-            sending.add_done_callback(_log_late)
+            sending.add_done_callback(_log_late_error)
         elif sending.cancelled():
             logger.warning(
                 "A handler of on_partitions_revoked was cancelled; the hand-over continues"
@@ -245,7 +245,7 @@ class IncrementalRebalance:
         app.flow_control.clear()
 
 
-def _log_late(sending: asyncio.Future[object]) -> None:
+def _log_late_error(sending: asyncio.Future[object]) -> None:
     """Log the error of a handler that ended after its round."""
     if not sending.cancelled() and (error := sending.exception()) is not None:
         logger.error("A handler of on_partitions_revoked failed after its round: %r", error)

@@ -57,12 +57,12 @@ def decide(
         staying,
         partitions,
         tables.globals_,
-        generation=_generation(view, said),
+        generation=_generation_of_round(view, said),
         is_kafkas=view.generation >= 0,
         last=view.last,
         last_generation=view.last_generation,
     )
-    inputs = _inputs(view, said, staying, claimed, partitions, tables)
+    inputs = _decision_inputs(view, said, staying, claimed, partitions, tables)
     started = perf_counter()
     found, placement, failure = _place(inputs, staying)
     now = step(placement, said)
@@ -77,7 +77,7 @@ def decide(
         tables,
         missing=tuple(topic for topic in topics if topic not in partitions),
         failure=failure,
-        awaited={} if found is None else _awaited(found, inputs),
+        awaited={} if found is None else _awaited_standbys(found, inputs),
         promised=now.promised,
         held_up=held_up(view.held_up, now.held_up_by),
         outcome=outcome,
@@ -86,7 +86,7 @@ def decide(
     return replace(decided, answers=answers, oversize=oversize)
 
 
-def _generation(view: LeaderView, said: Sequence[MemberClaims]) -> int:
+def _generation_of_round(view: LeaderView, said: Sequence[MemberClaims]) -> int:
     """Return Kafka's generation of this round; if unknown, the number after the newest claim."""
     if view.generation >= 0:
         return view.generation
@@ -94,7 +94,7 @@ def _generation(view: LeaderView, said: Sequence[MemberClaims]) -> int:
     return min(max([view.last_generation, *dates]) + 1, LARGEST_INT - 1)
 
 
-def _inputs(
+def _decision_inputs(
     view: LeaderView,
     said: Sequence[MemberClaims],
     staying: Sequence[MemberClaims],
@@ -106,7 +106,7 @@ def _inputs(
     refused = {j.member_id: j.refused for j in said if j.refused is not None}
     inputs = DecisionInputs(
         view.app_id,
-        _generation(view, said),
+        _generation_of_round(view, said),
         claimed.members,
         partitions,
         view.replicas,
@@ -117,7 +117,7 @@ def _inputs(
         {j.member_id: j.data.software for j in said},
         weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(),
         warmups=view.warmups(all(j.data.cooperative for j in said)),
-        joined=frozenset(j.data.url for j in said if _is_new(j, view.last)),
+        joined=frozenset(j.data.url for j in said if _is_new_member(j, view.last)),
         left=frozenset(view.last.urls) - {j.data.url for j in said},
         urls={j.member_id: j.data.url for j in said},
         leaving=frozenset(j.member_id for j in said) - {j.member_id for j in staying},
@@ -128,7 +128,7 @@ def _inputs(
     return inputs
 
 
-def _is_new(one: MemberClaims, last: Directory) -> bool:
+def _is_new_member(one: MemberClaims, last: Directory) -> bool:
     # The last directory may have been omitted because of its size. Then only a member that never
     # had an assignment is certainly new.
     return one.data.generation < 0 or (bool(last.urls) and one.data.url not in last.urls)
@@ -156,10 +156,10 @@ def _place(
 ) -> tuple[Plan | None, Placement, Exception | None]:
     """Return (plan, placement, None); after a failure (None, round-robin placement, the error)."""
     try:
-        anew = _plan(inputs, inputs.members)
+        anew = _plan_members(inputs, inputs.members)
         found = landed(anew, said)
         if found is not anew and inputs.warmups is not None:
-            found = _going_on(found, inputs)
+            found = _with_next_warmups(found, inputs)
         return found, of_plan(found), None
     except Exception as exc:  # for the group, an answer without a plan is better than no answer
         return (
@@ -175,7 +175,7 @@ def _place(
         )
 
 
-def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
+def _plan_members(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
     return plan(
         members,
         inputs.partitions,
@@ -188,17 +188,17 @@ def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
     )
 
 
-def _going_on(found: Plan, inputs: DecisionInputs) -> Plan:
+def _with_next_warmups(found: Plan, inputs: DecisionInputs) -> Plan:
     # The warm-ups of the new plan refer to the new plan's owners, so plan warm-ups for the owners
     # in ``found``.
     try:
-        return going_on(found, inputs.members, partial(_plan, inputs))
+        return going_on(found, inputs.members, partial(_plan_members, inputs))
     except Exception:  # this round's answers are valid without the next round's warm-ups
         logger.exception("Could not plan the follow-up round; the present warm-ups continue")
         return found
 
 
-def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
+def _awaited_standbys(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
     if inputs.warmups is not None:
         # Send the awaited standbys even in the first of two rounds: members report them back, so
         # that the second round keeps the target.
@@ -206,7 +206,7 @@ def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
     if inputs.follows:  # the second round computes the awaited standbys
         return {}
     try:
-        return awaited(found, inputs.members, partial(_plan, inputs))
+        return awaited(found, inputs.members, partial(_plan_members, inputs))
     except Exception:  # this round's answers are valid without the follow-up round
         logger.exception("Could not plan the follow-up round; no member requests it")
         return {}

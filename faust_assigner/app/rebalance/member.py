@@ -139,7 +139,7 @@ def said_by(
     ``holds``: this member keeps processing its partitions. ``leaves``: it gives them away.
     """
     before, answer = former(), memory.answer
-    on_disk = _on_disk(app, answer, tables)
+    on_disk = _partitions_on_disk(app, answer, tables)
     actives = {} if answer is None else memory.owned(tables)
     standbys = {t: runs for t, runs in memory.standbys.items() if t in tables.stateful}
     return JoinData(
@@ -164,7 +164,7 @@ def said_by(
         software=faust_assigner.__version__,
         # Without positions the leader does not wait for this member's copies. If this member
         # requests no follow-up rounds, the wait would never end.
-        positions=_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics))
+        positions=_table_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics))
         if takes_part(app)
         else None,
         awaited={} if answer is None else answer.awaited,
@@ -172,7 +172,9 @@ def said_by(
     )
 
 
-def _on_disk(app: AppT, answer: Answer | None, tables: TableFacts) -> dict[str, list[int]]:
+def _partitions_on_disk(
+    app: AppT, answer: Answer | None, tables: TableFacts
+) -> dict[str, list[int]]:
     """Return the partitions with files: before the first answer all, then only promised partitions."""
     stores = {t: table for t, table in app.tables._changelogs.items() if t not in tables.globals_}
     if answer is None:
@@ -187,7 +189,7 @@ def _on_disk(app: AppT, answer: Answer | None, tables: TableFacts) -> dict[str, 
     }
 
 
-def _positions(app: AppT, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:
+def _table_positions(app: AppT, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:
     """Return this member's table positions; None if they cannot be read, so that no task waits.
 
     The first entry of ``claims`` contains the owned partitions.
@@ -262,11 +264,13 @@ def remember(
     without a role in the answer counts as active: a needless recovery is better than the use of an
     empty table. ``kafkas`` is Kafka's generation if known, else -1.
     """
-    actives = _within(answer.actives, given)
-    standbys = _within(answer.standbys, given)
+    actives = _limit_to_given(answer.actives, given)
+    standbys = _limit_to_given(answer.standbys, given)
     spare = {topic: list(runs) for topic, runs in standbys.items()}
     answer = replace(
-        answer, writes=_within(answer.writes, given), awaited=_within(answer.awaited, spare)
+        answer,
+        writes=_limit_to_given(answer.writes, given),
+        awaited=_limit_to_given(answer.awaited, spare),
     )
     for topic, numbers in given.items():
         named = {*actives.get(topic, ()), *standbys.get(topic, ())}
@@ -282,7 +286,9 @@ def remember(
     return Memory(answer, generation, actives, standbys, {**before.group_ids, **answer.group_ids})
 
 
-def _within(claims: Mapping[str, Runs], given: Mapping[str, Collection[int]]) -> dict[str, Runs]:
+def _limit_to_given(
+    claims: Mapping[str, Runs], given: Mapping[str, Collection[int]]
+) -> dict[str, Runs]:
     found = {}
     for topic, runs in claims.items():
         # Do not loop over ``runs``: a faulty answer may contain two billion partitions.

@@ -45,10 +45,12 @@ class MemberClaims:
 def read_members(metadata: Mapping[str, object]) -> tuple[MemberClaims, ...]:
     """Decode aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``; sort the result by id."""
     memo: Memo = {}
-    return tuple(_read(member_id, metadata[member_id], memo) for member_id in sorted(metadata))
+    return tuple(
+        _read_member(member_id, metadata[member_id], memo) for member_id in sorted(metadata)
+    )
 
 
-def _read(member_id: str, said: ConsumerProtocolMemberMetadata, memo: Memo) -> MemberClaims:
+def _read_member(member_id: str, said: ConsumerProtocolMemberMetadata, memo: Memo) -> MemberClaims:
     refused: str | None = None
     data = JoinData(version=STOCK)
     topics = _topics(said.subscription)
@@ -131,19 +133,19 @@ def claims_of(
                 generation=-1,
             )
         elif data.instance_id and data.generation < 0:
-            data = _remember(data, last, last_generation)
-        data = _with_promises(data)
+            data = _with_claims_before_restart(data, last, last_generation)
+        data = _with_promised_partitions(data)
         members[one.member_id] = reader.member(one, data, generation - 1, is_kafkas=is_kafkas)
     return Claimed(tuple(members[j.member_id] for j in said), reader.beyond, refused)
 
 
-def _remember(data: JoinData, last: Directory, generation: int) -> JoinData:
+def _with_claims_before_restart(data: JoinData, last: Directory, generation: int) -> JoinData:
     """Return a static member's data with its claims before its restart, if ``last`` has any."""
     held = last.held_by_instance(data.instance_id or "")
     return replace(data, actives=held, generation=generation) if held else data
 
 
-def _with_promises(data: JoinData) -> JoinData:
+def _with_promised_partitions(data: JoinData) -> JoinData:
     """Add the promised partitions to the actives, so that this round keeps the last plan."""
     if not data.promised:
         return data

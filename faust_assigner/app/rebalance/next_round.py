@@ -27,11 +27,13 @@ def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, 
     The result is empty if no task is off target, or if the current owners are balanced as well, so
     that no task would move. Cost: one more plan if a task is off target; else O(tasks).
     """
-    following = _following(found, members, plan)
+    following = _plan_next_round(found, members, plan)
     if following is None:
         return {}
-    to = _moves(found, following)
-    return _by_member(found, to, (to != NOBODY) & (found.flat_standby == to[:, None]).any(axis=1))
+    to = _new_owners(found, following)
+    return _tasks_by_member(
+        found, to, (to != NOBODY) & (found.flat_standby == to[:, None]).any(axis=1)
+    )
 
 
 def going_on(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
@@ -40,35 +42,35 @@ def going_on(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
     If a task's next owner has no standby of the task, this member gets a warm-up now. Otherwise the
     task would never move to its target. Cost: as :func:`awaited`.
     """
-    following = _following(found, members, plan)
+    following = _plan_next_round(found, members, plan)
     if following is None or following.onward is None:
         return found
-    to = _moves(found, following)
+    to = _new_owners(found, following)
     to = np.where(to == NOBODY, following.flat_awaited, to)
     stands_by = (found.flat_standby == to[:, None]).any(axis=1)
     warmup = np.where(stands_by, NOBODY, to)
     return replace(found, onward=replace(following.onward, warmup=warmup, awaited=to))
 
 
-def _following(found: Plan, members: Sequence[Member], plan: Planner) -> Plan | None:
+def _plan_next_round(found: Plan, members: Sequence[Member], plan: Planner) -> Plan | None:
     """Plan the next round; return None if no stateful task is off target or warming up."""
     off = (found.flat_warmup != NOBODY) | (found.flat_owner != found.flat_target)
-    if not bool((_stateful(found) & off).any()):
+    if not bool((_stateful_tasks(found) & off).any()):
         return None
-    return plan([_settled(member, found) for member in members])
+    return plan([_member_after_round(member, found) for member in members])
 
 
-def _moves(found: Plan, following: Plan) -> Ints:
+def _new_owners(found: Plan, following: Plan) -> Ints:
     """Return int64[T]: the new owner of each stateful task that moves, or ``NOBODY``."""
-    moves = _stateful(found) & (following.flat_owner != found.flat_owner)
+    moves = _stateful_tasks(found) & (following.flat_owner != found.flat_owner)
     return np.where(moves, following.flat_owner, NOBODY)
 
 
-def _stateful(found: Plan) -> Bools:
+def _stateful_tasks(found: Plan) -> Bools:
     return found.layout.per_task(lambda group: group.is_stateful)
 
 
-def _settled(member: Member, found: Plan) -> Member:
+def _member_after_round(member: Member, found: Plan) -> Member:
     """Return the member with the claims that it will make after this round.
 
     Its former partitions stay: a member reports them for the whole life of its process.
@@ -81,7 +83,7 @@ def _settled(member: Member, found: Plan) -> Member:
     )
 
 
-def _by_member(found: Plan, who: Ints, tasks: Bools) -> dict[str, ByTopic]:
+def _tasks_by_member(found: Plan, who: Ints, tasks: Bools) -> dict[str, ByTopic]:
     by_member: dict[str, ByTopic] = {}
     for group, start, end in zip(
         found.groups, found.layout.start, found.layout.start[1:], strict=False

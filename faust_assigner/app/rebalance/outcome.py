@@ -29,8 +29,8 @@ def outcome_of(
         completes="" if first is None else first.completes or first.trigger,
         decided_at=max(0, int(at)),
         members=len(inputs.members),
-        joined=_named(inputs.joined) or (() if first is None else first.joined),
-        left=_named(inputs.left) or (() if first is None else first.left),
+        joined=_shown_names(inputs.joined) or (() if first is None else first.joined),
+        left=_shown_names(inputs.left) or (() if first is None else first.left),
         is_planned=plan is not None,
         leads=True,
     )
@@ -48,7 +48,7 @@ def outcome_of(
     )
 
 
-def _named(urls: Iterable[str]) -> tuple[str, ...]:
+def _shown_names(urls: Iterable[str]) -> tuple[str, ...]:
     return tuple(url[:_NAME_CHARS] for url in sorted(urls)[:MOST_NAMED])
 
 

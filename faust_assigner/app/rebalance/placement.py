@@ -36,8 +36,12 @@ def of_plan(plan: Plan) -> Placement:
     """Convert a plan to a placement."""
     return Placement(
         plan.member_ids,
-        _by_member(plan, plan.actives_by_member, [group.topics for group in plan.groups]),
-        _by_member(plan, plan.standbys_by_member, [group.changelogs for group in plan.groups]),
+        _partitions_by_member(
+            plan, plan.actives_by_member, [group.topics for group in plan.groups]
+        ),
+        _partitions_by_member(
+            plan, plan.standbys_by_member, [group.changelogs for group in plan.groups]
+        ),
         {
             t: owner
             for group, owner in zip(plan.groups, plan.owner, strict=True)
@@ -47,7 +51,9 @@ def of_plan(plan: Plan) -> Placement:
     )
 
 
-def _by_member(plan: Plan, placed: ByMember, topics: Sequence[Sequence[str]]) -> dict[str, ByTopic]:
+def _partitions_by_member(
+    plan: Plan, placed: ByMember, topics: Sequence[Sequence[str]]
+) -> dict[str, ByTopic]:
     """Return all members' actives or standbys; co-partitioned topics share their lists."""
     found: dict[str, ByTopic] = {m: {} for m in plan.member_ids}
     for named, (numbers, offsets) in zip(topics, placed, strict=True):
@@ -88,13 +94,13 @@ def dealt(
         owners[topic] = np.resize(np.array(mine, dtype=np.int64), count)
         spread = min(replicas, len(mine) - 1) if topic in changelogs else 0
         for rank, m in enumerate(mine):
-            _give(actives[ids[m]], topic, range(rank, count, len(mine)))
+            _add_partitions(actives[ids[m]], topic, range(rank, count, len(mine)))
             warm = sorted(
                 p
                 for r in range(1, spread + 1)
                 for p in range((rank - r) % len(mine), count, len(mine))
             )
-            _give(standbys[ids[m]], topic, warm)
+            _add_partitions(standbys[ids[m]], topic, warm)
         key = (count, tuple(mine))
         if key not in group_of:
             fresh = max(taken, default=-1) + 1
@@ -105,7 +111,7 @@ def dealt(
     return Placement(ids, actives, standbys, owners, group_ids)
 
 
-def _give(to: ByTopic, topic: str, numbers: Collection[int]) -> None:
+def _add_partitions(to: ByTopic, topic: str, numbers: Collection[int]) -> None:
     if numbers:
         to[topic] = list(numbers)
 
@@ -169,11 +175,11 @@ def directory_of(
         tuple(instances.get(m, "") for m in names) if instances else (),
         changelogs & placement.owners.keys(),
         frozenset(globals_) & placement.owners.keys(),
-        _copies(placement, rank) if with_standbys else {},
+        _standby_columns(placement, rank) if with_standbys else {},
     )
 
 
-def _copies(placement: Placement, rank: Ints) -> dict[str, tuple[Ints, ...]]:
+def _standby_columns(placement: Placement, rank: Ints) -> dict[str, tuple[Ints, ...]]:
     """Return changelog -> columns of standbys: int64[partitions], members' ranks or ``NOBODY``.
 
     Each column has at most one standby of each partition, in the order of member ids.

@@ -52,7 +52,7 @@ def positions_of(
         store = store_of(app.tables._changelogs[topic])
         if not is_writable(store):
             continue
-        here = _opened(store, topic)
+        here = _offsets_of_open_databases(store, topic)
         closed = {p: store.partition_path(p) for p in held[topic] if p not in here}
         here.update(
             stored_offsets(
@@ -96,7 +96,7 @@ def _for_reading(store: RocksDBBase, path: Path) -> Rdict:
     )
 
 
-def _opened(store: RocksDBBase, topic: str) -> dict[int, int]:
+def _offsets_of_open_databases(store: RocksDBBase, topic: str) -> dict[int, int]:
     """Return partition -> stored offset, for the open databases of ``store``."""
     found: dict[int, int] = {}
     for partition, database in tuple(store._dbs.items()):

@@ -217,7 +217,7 @@ def to_batch(
     refused: Sequence[Unreadable] = ()
     values = [value for value in latest.values() if value is not None]
     if None in latest or not decoding.all_decode(list(latest), values):
-        latest, refused = _asked_for_each(records, decoding.reason, complete)
+        latest, refused = _check_each_record(records, decoding.reason, complete)
     batch = rocksdict.WriteBatch(raw_mode=True)
     for key, value in latest.items():
         if value is None:  # an empty value is not a deletion
@@ -228,7 +228,7 @@ def to_batch(
     return batch, refused
 
 
-def _asked_for_each(
+def _check_each_record(
     records: Sequence[Parsed],
     reason: Reason,
     complete: Callable[[Parsed], Parsed | ConsumerRecord[bytes, bytes]],

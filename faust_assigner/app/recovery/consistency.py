@@ -134,7 +134,7 @@ class Consistency:
             firsts = await consumer.earliest_offsets(*ahead)
             overlay.hold(self._app)
             for tp in sorted(ahead):
-                _begin_anew(tables[tp], tp, firsts[tp])
+                _reset_offset(tables[tp], tp, firsts[tp])
                 self.doubted.pop(tp, None)
         return ahead
 
@@ -156,7 +156,7 @@ class Consistency:
             partial(self.ahead, tables, offsets, ends),
         )
         for tp in ahead:
-            _begin_anew(tables[tp], tp, firsts[tp])
+            _reset_offset(tables[tp], tp, firsts[tp])
             offsets[tp] = firsts[tp] - 1
 
     async def _ends_before(
@@ -191,6 +191,6 @@ class Consistency:
             )
 
 
-def _begin_anew(table: CollectionT, tp: TP, first: int) -> None:
+def _reset_offset(table: CollectionT, tp: TP, first: int) -> None:
     """Set the stored offset of ``tp`` to just before ``first``, where its changelog begins."""
     table.data.set_persisted_offset(tp, first - 1)

@@ -68,19 +68,19 @@ def decoding_of(table: CollectionT) -> Decoding:
     registry, schema = table.app.serializers, table.changelog_topic.schema
     if type(registry) is not Registry or type(schema) is not Schema:
         return Decoding(reason_of(table))  # the app's own class, whose behavior is unknown
-    keys = _parser(schema.key_serializer or registry.key_serializer)
-    values = _parser(
+    keys = _payload_parser(schema.key_serializer or registry.key_serializer)
+    values = _payload_parser(
         registry._serializer(schema.value_type, schema.value_serializer, registry.value_serializer)
     )
     if keys is None or values is None:
         return Decoding(reason_of(table))
 
     def all_decode(some_keys: Sequence[bytes], some_values: Sequence[bytes]) -> bool:
-        return _fit(registry, schema.key_type, some_keys, keys) and _fit(
-            registry, schema.value_type, some_values, values
-        )
+        return _do_payloads_convert(
+            registry, schema.key_type, some_keys, keys
+        ) and _do_payloads_convert(registry, schema.value_type, some_values, values)
 
-    codecs_of: dict[object, str] = {_from_json: JSON, _as_they_are: RAW}
+    codecs_of: dict[object, str] = {_parse_json: JSON, _raw_payloads: RAW}
     return Decoding(
         reason_of(table),
         all_decode,
@@ -102,7 +102,7 @@ def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path
                 f"it was taken with --{part}-codec json, but the table's {part}s are not JSON: take it "
                 f"with --{part}-codec raw"
             )
-    if all(map(_is_proven, decoding.codecs, decoding.types, found)):
+    if all(map(_always_decodes, decoding.codecs, decoding.types, found)):
         return None
     rows = (row for row in read_items(paths) if row[0] != OFFSET_KEY)
     while some := list(itertools.islice(rows, _ROWS)):
@@ -114,7 +114,7 @@ def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path
     return None
 
 
-def _is_proven(codec: str | None, kind: object, types: Sequence[str] | None) -> bool:
+def _always_decodes(codec: str | None, kind: object, types: Sequence[str] | None) -> bool:
     """Whether every payload of these JSON types decodes; ``types`` is None for arbitrary bytes."""
     if types is None:
         return codec == RAW and kind in (bytes, None)
@@ -124,30 +124,32 @@ def _is_proven(codec: str | None, kind: object, types: Sequence[str] | None) -> 
     )
 
 
-def _parser(serializer: object) -> Callable[[Sequence[bytes]], Sequence[object] | None] | None:
+def _payload_parser(
+    serializer: object,
+) -> Callable[[Sequence[bytes]], Sequence[object] | None] | None:
     """A parser of many payloads; None if the serializer is neither plain JSON nor raw bytes."""
     if not serializer:
-        return _as_they_are
+        return _raw_payloads
     try:
         codec = codecs.get_codec(serializer)
     except Exception:
         return None  # the check of each record then raises this error
     if getattr(codec, "children", ()):
         return None
-    plain = {codecs.json: _from_json, codecs.raw: _as_they_are}
+    plain = {codecs.json: _parse_json, codecs.raw: _raw_payloads}
     return plain.get(type(codec))
 
 
-def _as_they_are(payloads: Sequence[bytes]) -> Sequence[bytes]:
+def _raw_payloads(payloads: Sequence[bytes]) -> Sequence[bytes]:
     return payloads
 
 
-def _from_json(payloads: Sequence[bytes]) -> Sequence[object] | None:
+def _parse_json(payloads: Sequence[bytes]) -> Sequence[object] | None:
     """Each payload's value; None if a payload is not one JSON text. Raises parser errors."""
     return parse_json(payloads, faust_json.loads)
 
 
-def _fit(
+def _do_payloads_convert(
     registry: Registry,
     kind: object,
     payloads: Sequence[bytes],

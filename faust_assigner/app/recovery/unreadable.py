@@ -116,8 +116,8 @@ def keep(tables: Path, tp: TP, records: Sequence[Unreadable]) -> None:
                         json.dumps(
                             {
                                 "offset": offset,
-                                "key": _text(key),
-                                "value": _text(value),
+                                "key": _as_base64(key),
+                                "value": _as_base64(value),
                                 "error": repr(error),
                             }
                         )
@@ -127,6 +127,6 @@ def keep(tables: Path, tp: TP, records: Sequence[Unreadable]) -> None:
         logger.warning("Could not keep the unreadable records of %s: %s", tp, error)
 
 
-def _text(data: bytes | None) -> str | None:
+def _as_base64(data: bytes | None) -> str | None:
     """Encode ``data`` as Base64."""
     return None if data is None else base64.b64encode(data).decode()

@@ -112,7 +112,7 @@ def _databases(folder: Path, topics: Mapping[str, str]) -> list[tuple[str, int]]
                     break
                 number = _NUMBER.search(entry.name)
                 topic = topics.get(entry.name[: number.start()]) if number else None
-                if number and topic and int(number[1]) <= LARGEST_PARTITION and _is_written(entry):
+                if number and topic and int(number[1]) <= LARGEST_PARTITION and _has_rows(entry):
                     found.append((topic, int(number[1])))
     except OSError as exc:
         if not isinstance(exc, FileNotFoundError):
@@ -120,7 +120,7 @@ def _databases(folder: Path, topics: Mapping[str, str]) -> list[tuple[str, int]]
     return found
 
 
-def _is_written(database: os.DirEntry[str]) -> bool:
+def _has_rows(database: os.DirEntry[str]) -> bool:
     try:
         if not database.is_dir():
             return False
@@ -169,7 +169,7 @@ def stored_offsets(
             )
             break
         try:
-            look = _look_of(path)
+            look = _file_fingerprint(path)
             if path not in read or read[path][0] != look:
                 read[path] = look, _stored_offset(open_(path))
             offset = read[path][1]
@@ -181,7 +181,7 @@ def stored_offsets(
     return found
 
 
-def _look_of(database: Path) -> object:
+def _file_fingerprint(database: Path) -> object:
     """Names, sizes and times of the files with rows; not of ``LOG``, to which readers write too."""
     with os.scandir(database) as files:
         return sorted(

@@ -48,7 +48,7 @@ def partitions_in_scope(store: WriteBehindStore, key: bytes) -> Sequence[int] | 
 
     Raises NotHere if a partition is not open.
     """
-    scope = _scope()
+    scope = _current_scope()
     if scope is None or store.table.is_global:
         return None
     partitions = scope.partitions_for(store, key)
@@ -59,11 +59,11 @@ def partitions_in_scope(store: WriteBehindStore, key: bytes) -> Sequence[int] | 
 
 def check_whole(table: Any) -> None:
     """Raise NotHere if the current request may not read several keys of ``table``."""
-    if (scope := _scope()) is not None:
+    if (scope := _current_scope()) is not None:
         scope.may_read_all(table)
 
 
-def _scope() -> Scope | None:
+def _current_scope() -> Scope | None:
     """The scope of the current request; None in an agent, and without a request."""
     scope = SCOPE.get()
     return scope if scope is not None and current_event() is None else None

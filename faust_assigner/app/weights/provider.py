@@ -207,14 +207,14 @@ def configured(app: AppT) -> WeightSettings | None:
     if place is None:
         return None
     return WeightSettings(
-        _source(app, place),
+        _weights_source(app, place),
         Mode(read(app, table.WEIGHTS_MODE)),
         read(app, table.WEIGHTS_MAX_AGE_S),
         Limits(*read(app, table.WEIGHTS_CLAMP)),
     )
 
 
-def _source(app: AppT, place: str) -> Source:
+def _weights_source(app: AppT, place: str) -> Source:
     """Return the source for ``place``: a topic if its prefix names a topic, else a file."""
     if place.startswith("topic:"):
         return TopicSource(place.removeprefix("topic:"), app.conf.id, connection_of(app))

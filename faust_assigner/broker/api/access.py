@@ -67,85 +67,104 @@ class Right:
     is_inside: bool = False
 
 
-def _cluster(operation: int) -> tuple[Right, ...]:
+def _cluster_right(operation: int) -> tuple[Right, ...]:
     return (Right(operation, CLUSTER),)
 
 
-def _each(operation: int, resource_type: int, *lists: str, **more: Any) -> tuple[Right, ...]:
+def _right_per_element(
+    operation: int, resource_type: int, *lists: str, **more: Any
+) -> tuple[Right, ...]:
     return tuple(Right(operation, resource_type, each=one, **more) for one in lists)
 
 
-def _inside(operation: int, resource_type: int, or_cluster: int | None = None) -> Right:
+def _right_inside(operation: int, resource_type: int, or_cluster: int | None = None) -> Right:
     return Right(operation, resource_type, or_cluster=or_cluster, is_inside=True)
 
 
 _READ_GROUP: Final = Right(READ, GROUP, "group_id")
 _WRITE_TXN: Final = Right(WRITE, TRANSACTIONAL_ID, "transactional_id")
 RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
-    0: (_inside(WRITE, TRANSACTIONAL_ID), _inside(WRITE, TOPIC)),  # Produce
-    1: (_inside(READ, TOPIC),),  # Fetch
-    2: _each(DESCRIBE, TOPIC, "topics"),  # ListOffsets
-    3: (_inside(DESCRIBE, TOPIC), _inside(CREATE, TOPIC, CREATE)),  # Metadata
-    8: (_READ_GROUP, *_each(READ, TOPIC, "topics")),  # OffsetCommit
+    0: (_right_inside(WRITE, TRANSACTIONAL_ID), _right_inside(WRITE, TOPIC)),  # Produce
+    1: (_right_inside(READ, TOPIC),),  # Fetch
+    2: _right_per_element(DESCRIBE, TOPIC, "topics"),  # ListOffsets
+    3: (_right_inside(DESCRIBE, TOPIC), _right_inside(CREATE, TOPIC, CREATE)),  # Metadata
+    8: (_READ_GROUP, *_right_per_element(READ, TOPIC, "topics")),  # OffsetCommit
     9: (  # OffsetFetch
         Right(DESCRIBE, GROUP, "group_id"),
-        *_each(DESCRIBE, GROUP, "groups"),
-        _inside(DESCRIBE, TOPIC),
+        *_right_per_element(DESCRIBE, GROUP, "groups"),
+        _right_inside(DESCRIBE, TOPIC),
     ),
-    10: (_inside(DESCRIBE, GROUP), _inside(DESCRIBE, TRANSACTIONAL_ID)),  # FindCoordinator
+    10: (
+        _right_inside(DESCRIBE, GROUP),
+        _right_inside(DESCRIBE, TRANSACTIONAL_ID),
+    ),  # FindCoordinator
     11: (_READ_GROUP,),  # JoinGroup
     12: (_READ_GROUP,),  # Heartbeat
     13: (_READ_GROUP,),  # LeaveGroup
     14: (_READ_GROUP,),  # SyncGroup
-    15: _each(DESCRIBE, GROUP, "groups"),  # DescribeGroups
-    16: (_inside(DESCRIBE, GROUP, DESCRIBE),),  # ListGroups
+    15: _right_per_element(DESCRIBE, GROUP, "groups"),  # DescribeGroups
+    16: (_right_inside(DESCRIBE, GROUP, DESCRIBE),),  # ListGroups
     17: (),  # SaslHandshake
     18: (),  # ApiVersions
     19: (  # CreateTopics
-        *_each(CREATE, TOPIC, "topics", or_cluster=CREATE),
-        _inside(DESCRIBE_CONFIGS, TOPIC),
+        *_right_per_element(CREATE, TOPIC, "topics", or_cluster=CREATE),
+        _right_inside(DESCRIBE_CONFIGS, TOPIC),
     ),
-    20: (_inside(DESCRIBE, TOPIC, DELETE), _inside(DELETE, TOPIC, DELETE)),  # DeleteTopics
-    21: _each(DELETE, TOPIC, "topics"),  # DeleteRecords
-    22: (_inside(WRITE, TRANSACTIONAL_ID), _inside(IDEMPOTENT_WRITE, CLUSTER)),  # InitProducerId
-    23: _each(DESCRIBE, TOPIC, "topics", or_cluster=CLUSTER_ACTION),  # OffsetForLeaderEpoch
+    20: (
+        _right_inside(DESCRIBE, TOPIC, DELETE),
+        _right_inside(DELETE, TOPIC, DELETE),
+    ),  # DeleteTopics
+    21: _right_per_element(DELETE, TOPIC, "topics"),  # DeleteRecords
+    22: (
+        _right_inside(WRITE, TRANSACTIONAL_ID),
+        _right_inside(IDEMPOTENT_WRITE, CLUSTER),
+    ),  # InitProducerId
+    23: _right_per_element(
+        DESCRIBE, TOPIC, "topics", or_cluster=CLUSTER_ACTION
+    ),  # OffsetForLeaderEpoch
     24: (  # AddPartitionsToTxn
         Right(WRITE, TRANSACTIONAL_ID, "v3_and_below_transactional_id"),
-        _inside(WRITE, TOPIC),
+        _right_inside(WRITE, TOPIC),
     ),
     25: (_WRITE_TXN, _READ_GROUP),  # AddOffsetsToTxn
     26: (_WRITE_TXN,),  # EndTxn
-    28: (_WRITE_TXN, _READ_GROUP, *_each(READ, TOPIC, "topics")),  # TxnOffsetCommit
-    29: _cluster(DESCRIBE),  # DescribeAcls
-    30: _cluster(ALTER),  # CreateAcls
-    31: _cluster(ALTER),  # DeleteAcls
-    32: _each(DESCRIBE_CONFIGS, OF_CONFIGS, "resources"),  # DescribeConfigs
-    33: _each(ALTER_CONFIGS, OF_CONFIGS, "resources"),  # AlterConfigs
-    35: (_inside(DESCRIBE, CLUSTER),),  # DescribeLogDirs
+    28: (_WRITE_TXN, _READ_GROUP, *_right_per_element(READ, TOPIC, "topics")),  # TxnOffsetCommit
+    29: _cluster_right(DESCRIBE),  # DescribeAcls
+    30: _cluster_right(ALTER),  # CreateAcls
+    31: _cluster_right(ALTER),  # DeleteAcls
+    32: _right_per_element(DESCRIBE_CONFIGS, OF_CONFIGS, "resources"),  # DescribeConfigs
+    33: _right_per_element(ALTER_CONFIGS, OF_CONFIGS, "resources"),  # AlterConfigs
+    35: (_right_inside(DESCRIBE, CLUSTER),),  # DescribeLogDirs
     36: (),  # SaslAuthenticate
-    37: _each(ALTER, TOPIC, "topics"),  # CreatePartitions
-    42: _each(DELETE, GROUP, "groups_names"),  # DeleteGroups
-    43: _cluster(ALTER),  # ElectLeaders
-    44: _each(ALTER_CONFIGS, OF_CONFIGS, "resources"),  # IncrementalAlterConfigs
-    45: _cluster(ALTER),  # AlterPartitionReassignments
-    46: _cluster(DESCRIBE),  # ListPartitionReassignments
-    47: (Right(DELETE, GROUP, "group_id"), *_each(READ, TOPIC, "topics")),  # OffsetDelete
-    48: _cluster(DESCRIBE_CONFIGS),  # DescribeClientQuotas
-    49: _cluster(ALTER_CONFIGS),  # AlterClientQuotas
-    50: _cluster(DESCRIBE),  # DescribeUserScramCredentials
-    51: _cluster(ALTER),  # AlterUserScramCredentials
-    55: _cluster(DESCRIBE),  # DescribeQuorum
+    37: _right_per_element(ALTER, TOPIC, "topics"),  # CreatePartitions
+    42: _right_per_element(DELETE, GROUP, "groups_names"),  # DeleteGroups
+    43: _cluster_right(ALTER),  # ElectLeaders
+    44: _right_per_element(ALTER_CONFIGS, OF_CONFIGS, "resources"),  # IncrementalAlterConfigs
+    45: _cluster_right(ALTER),  # AlterPartitionReassignments
+    46: _cluster_right(DESCRIBE),  # ListPartitionReassignments
+    47: (
+        Right(DELETE, GROUP, "group_id"),
+        *_right_per_element(READ, TOPIC, "topics"),
+    ),  # OffsetDelete
+    48: _cluster_right(DESCRIBE_CONFIGS),  # DescribeClientQuotas
+    49: _cluster_right(ALTER_CONFIGS),  # AlterClientQuotas
+    50: _cluster_right(DESCRIBE),  # DescribeUserScramCredentials
+    51: _cluster_right(ALTER),  # AlterUserScramCredentials
+    55: _cluster_right(DESCRIBE),  # DescribeQuorum
     60: (),  # DescribeCluster
-    61: _each(READ, TOPIC, "topics"),  # DescribeProducers
+    61: _right_per_element(READ, TOPIC, "topics"),  # DescribeProducers
     65: (  # DescribeTransactions
-        *_each(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),
-        _inside(DESCRIBE, TOPIC),
+        *_right_per_element(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),
+        _right_inside(DESCRIBE, TOPIC),
     ),
-    66: (_inside(DESCRIBE, TRANSACTIONAL_ID),),  # ListTransactions
-    68: (_READ_GROUP, _inside(DESCRIBE, TOPIC)),  # ConsumerGroupHeartbeat
-    69: (*_each(DESCRIBE, GROUP, "group_ids"), _inside(DESCRIBE, TOPIC)),  # ConsumerGroupDescribe
-    74: _cluster(DESCRIBE_CONFIGS),  # ListConfigResources
-    75: (_inside(DESCRIBE, TOPIC),),  # DescribeTopicPartitions
+    66: (_right_inside(DESCRIBE, TRANSACTIONAL_ID),),  # ListTransactions
+    68: (_READ_GROUP, _right_inside(DESCRIBE, TOPIC)),  # ConsumerGroupHeartbeat
+    69: (
+        *_right_per_element(DESCRIBE, GROUP, "group_ids"),
+        _right_inside(DESCRIBE, TOPIC),
+    ),  # ConsumerGroupDescribe
+    74: _cluster_right(DESCRIBE_CONFIGS),  # ListConfigResources
+    75: (_right_inside(DESCRIBE, TOPIC),),  # DescribeTopicPartitions
 }
 
 
@@ -153,24 +172,24 @@ async def handle(api: Api, call: Call, request: Any) -> Any:
     """Handle the authorized part of a request; refuse each other element with Kafka's error."""
     if call.node.authorizer is None:
         outcome = api.handle(call, request)
-        return await outcome if _is_pending(outcome) else outcome
+        return await outcome if _is_awaitable(outcome) else outcome
     refused: dict[str, list[object]] = {}
     for right in RIGHTS[api.key]:
         if right.is_inside:
             continue
         if right.each:
-            request = await _filter(api, call, request, right, refused)
-        elif not _may_whole(call, request, right):
+            request = await _filter_elements(api, call, request, right, refused)
+        elif not _may_perform(call, request, right):
             error = ERRORS[right.resource_type]
-            return await compute(call, request, partial(_refused, api, call, request, error))
+            return await compute(call, request, partial(_refuse_request, api, call, request, error))
     outcome = api.handle(call, request)
-    values = await outcome if _is_pending(outcome) else outcome
+    values = await outcome if _is_awaitable(outcome) else outcome
     if not refused or values.get("error_code"):
         return values
     return {**values, **{name: [*values.get(name, ()), *more] for name, more in refused.items()}}
 
 
-def _refused(api: Api, call: Call, request: Any, error: ErrorCode) -> Values:
+def _refuse_request(api: Api, call: Call, request: Any, error: ErrorCode) -> Values:
     """Return the refusal of a whole request."""
     whole = refuse(api.key, call.version, request, error)
     if api.key not in REFUSED_TWICE:
@@ -184,10 +203,10 @@ async def compute(call: Call, request: Any, refusal: Callable[[], Values]) -> Va
     A short request is answered at once. If its client has closed its sending side, the connection
     ends when the loop gets its next turn.
     """
-    return await call.node.crunch(refusal) if _is_long(request) else refusal()
+    return await call.node.crunch(refusal) if _is_long_request(request) else refusal()
 
 
-def _is_long(request: Any) -> bool:
+def _is_long_request(request: Any) -> bool:
     """Whether a request has more than INLINE_ELEMENTS elements, at any depth."""
     left, waiting = INLINE_ELEMENTS, [request]
     while waiting and left >= 0:
@@ -200,18 +219,18 @@ def _is_long(request: Any) -> bool:
     return left < 0
 
 
-def _is_pending(outcome: Any) -> bool:
+def _is_awaitable(outcome: Any) -> bool:
     return asyncio.iscoroutine(outcome) or isinstance(outcome, asyncio.Future)
 
 
-def _may_whole(call: Call, request: Any, right: Right) -> bool:
+def _may_perform(call: Call, request: Any, right: Right) -> bool:
     if right.resource_type == CLUSTER:
         return call.may(right.operation, CLUSTER, THE_CLUSTER)
     name = getattr(request, right.named, None)
     return name is None or call.may(right.operation, right.resource_type, name)
 
 
-async def _filter(
+async def _filter_elements(
     api: Api, call: Call, request: Any, right: Right, refused: dict[str, list[object]]
 ) -> Any:
     """Return the request without unauthorized elements; add their error answers to ``refused``."""

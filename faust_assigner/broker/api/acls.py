@@ -28,11 +28,11 @@ NO_AUTHORIZER: Final = {
 DONE: Final = {"error_code": ErrorCode.none, "error_message": None}
 
 
-def _refused(error: ErrorCode, message: str) -> dict[str, object]:
+def _error_result(error: ErrorCode, message: str) -> dict[str, object]:
     return {"error_code": error, "error_message": message}
 
 
-def _filter(asked: Any) -> AclFilter:
+def _acl_filter(asked: Any) -> AclFilter:
     return AclFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,
@@ -48,10 +48,10 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> Values:
     """Return the rules that a filter selects, by resource pattern."""
     if call.node.authorizer is None:
         return {**NO_AUTHORIZER, "resources": ()}
-    wanted = _filter(request)
+    wanted = _acl_filter(request)
     problem = wanted.problem()
     if problem is not None:
-        return {**_refused(ErrorCode.invalid_request, problem), "resources": ()}
+        return {**_error_result(ErrorCode.invalid_request, problem), "resources": ()}
     resources: dict[tuple[int, str, int], list[Values]] = {}
     for acl in list(call.node.authorizer.acls):
         is_wanted = wanted.selects(acl)
@@ -92,10 +92,12 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> Values:
         problem = acl.problem()
         if problem is None and not acls.has_room(len(wanted) + 1):
             results.append(
-                _refused(ErrorCode.policy_violation, f"there are {MAX_ACLS} access control lists")
+                _error_result(
+                    ErrorCode.policy_violation, f"there are {MAX_ACLS} access control lists"
+                )
             )
         elif problem is not None:
-            results.append(_refused(ErrorCode.invalid_request, problem))
+            results.append(_error_result(ErrorCode.invalid_request, problem))
         else:
             wanted.append(acl)
             results.append(DONE)
@@ -103,7 +105,7 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> Values:
     try:
         acls.add(wanted)
     except StoreFailed as failed:
-        lost = _refused(ErrorCode.kafka_storage_error, str(failed))
+        lost = _error_result(ErrorCode.kafka_storage_error, str(failed))
         results = [lost if one is DONE else one for one in results]
     return {"results": results}
 
@@ -114,7 +116,7 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> Values:
         return {"filter_results": [{**NO_AUTHORIZER, "matching_acls": ()} for _ in request.filters]}
     results = []
     for one in request.filters:
-        results.append(_delete(call, _filter(one)))
+        results.append(_delete(call, _acl_filter(one)))
         await call.throttle.turn(ACL_BYTES * len(results[-1]["matching_acls"]))
     return {"filter_results": results}
 
@@ -122,14 +124,14 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> Values:
 def _delete(call: Call, wanted: AclFilter) -> Values:
     problem = wanted.problem()
     if problem is not None:
-        return {**_refused(ErrorCode.invalid_request, problem), "matching_acls": ()}
+        return {**_error_result(ErrorCode.invalid_request, problem), "matching_acls": ()}
     assert call.node.authorizer is not None, "checked for the whole request"
     acls = call.node.authorizer.acls
     gone = [acl for acl in acls if wanted.selects(acl)]
     try:
         acls.remove(gone)
     except StoreFailed as failed:
-        return {**_refused(ErrorCode.kafka_storage_error, str(failed)), "matching_acls": ()}
+        return {**_error_result(ErrorCode.kafka_storage_error, str(failed)), "matching_acls": ()}
     return {**DONE, "matching_acls": [_deleted(acl) for acl in gone]}
 
 

@@ -72,7 +72,7 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Value
 def _describe(call: Call, kind: int, name: str, wanted: set[str] | None) -> Values:
     values: dict[str, object] = {"resource_type": kind, "resource_name": name}
     try:
-        entries = _entries(call, kind, name)
+        entries = _config_entries(call, kind, name)
     except Refused as refused:
         return values | {"error_code": refused.error, "error_message": refused.message}
     return values | {
@@ -82,12 +82,12 @@ def _describe(call: Call, kind: int, name: str, wanted: set[str] | None) -> Valu
     }
 
 
-def _entries(call: Call, kind: int, resource: str) -> list[Values]:
+def _config_entries(call: Call, kind: int, resource: str) -> list[Values]:
     node = call.node
     if kind == TOPIC:
-        topic = _topic(call, resource)
+        topic = _existing_topic(call, resource)
         return [
-            _entry(
+            _config_entry(
                 name,
                 node.config(topic, name),
                 DYNAMIC_TOPIC if name in topic.configs else CLUSTER_WIDE.get(name, DEFAULT_CONFIG),
@@ -99,7 +99,7 @@ def _entries(call: Call, kind: int, resource: str) -> list[Values]:
         if resource not in ("", str(node.settings.node_id)):
             raise Refused(ErrorCode.invalid_request, f"there is no broker {resource!r}")
         return [
-            _entry(n, v, STATIC_BROKER, BROKER_TYPES[n], read_only=True)
+            _config_entry(n, v, STATIC_BROKER, BROKER_TYPES[n], read_only=True)
             for n, v in node.settings.by_kafka_name().items()
         ]
     if kind == GROUP:
@@ -116,18 +116,18 @@ def _group_entries(call: Call, group_id: str) -> list[Values]:
         source = DEFAULT_CONFIG if configs.is_broker_default(name) else STATIC_BROKER
         if name in configs.explicit(group_id):
             source = DYNAMIC_GROUP
-        entries.append(_entry(name, str(configs.number(group_id, name)), source, INT))
+        entries.append(_config_entry(name, str(configs.number(group_id, name)), source, INT))
     return entries
 
 
-def _topic(call: Call, name: str) -> Topic:
+def _existing_topic(call: Call, name: str) -> Topic:
     topic = call.node.catalogue.get(name)
     if topic is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
     return topic
 
 
-def _entry(
+def _config_entry(
     name: str, value: str, source: int, config_type: int, *, read_only: bool = False
 ) -> Values:
     return {
@@ -142,12 +142,12 @@ def _entry(
 
 async def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsRequest) -> Values:
     """Set or unset configs of topics and groups, and edit list-valued topic configs (KIP-339)."""
-    return await _alter_all(call, request, _edited)
+    return await _alter_all(call, request, _edited_configs)
 
 
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> Values:
     """Replace all configs of a topic or a group (KIP-133): omitted configs return to their defaults."""
-    return await _alter_all(call, request, _replaced)
+    return await _alter_all(call, request, _replaced_configs)
 
 
 async def _alter_all(call: Call, request: Any, change: Change) -> Values:
@@ -155,12 +155,14 @@ async def _alter_all(call: Call, request: Any, change: Change) -> Values:
     responses = []
     for resource in request.resources:
         is_single = times[resource.resource_type, resource.resource_name] == 1
-        responses.append(_alter(call, resource, change, request.validate_only, is_single=is_single))
+        responses.append(
+            _alter_resource(call, resource, change, request.validate_only, is_single=is_single)
+        )
         await call.throttle.turn()
     return {"responses": responses}
 
 
-def _alter(
+def _alter_resource(
     call: Call,
     resource: AlterConfigsResource,
     change: Change,
@@ -175,7 +177,7 @@ def _alter(
         if len({c.name for c in resource.configs}) < len(resource.configs):
             raise Refused(ErrorCode.invalid_request, "each config may appear once only")
         if resource.resource_type == TOPIC:
-            topic = _topic(call, resource.resource_name)
+            topic = _existing_topic(call, resource.resource_name)
             changed = change(call, resource, topic.configs)
             call.node.catalogue.configure(topic, changed, validate_only=validate_only)
         elif resource.resource_type == GROUP:
@@ -194,7 +196,7 @@ def _alter(
     return values | {"error_code": ErrorCode.none, "error_message": None}
 
 
-def _replaced(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, str]:
+def _replaced_configs(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, str]:
     _refuse_nulls(resource.configs)
     return {config.name: config.value for config in resource.configs}
 
@@ -205,12 +207,12 @@ def _refuse_nulls(changes: Iterable[Any]) -> None:
         raise Refused(ErrorCode.invalid_request, f"no value is given for {', '.join(nulls)}")
 
 
-def _edited(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, str]:
+def _edited_configs(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, str]:
     _refuse_nulls(change for change in resource.configs if change.config_operation != DELETE)
     changed = dict(configs)
     for change in resource.configs:
         if resource.resource_type == TOPIC:
-            _apply(call, _topic(call, resource.resource_name), changed, change)
+            _apply(call, _existing_topic(call, resource.resource_name), changed, change)
         elif change.config_operation == DELETE:
             changed.pop(change.name, None)
         elif change.config_operation != SET:

@@ -49,7 +49,7 @@ async def consumer_group_heartbeat(
     names = request.subscribed_topic_names
     if not all(call.may(DESCRIBE, TOPIC, name) for name in names or ()):
         return {"error_code": ErrorCode.topic_authorization_failed}
-    owned = await _owned(call, request)
+    owned = await _owned_partitions(call, request)
 
     def event(token: Token) -> ConsumerGroupHeartbeat:
         return ConsumerGroupHeartbeat(
@@ -72,12 +72,16 @@ async def consumer_group_heartbeat(
 
     reply: fx.ConsumerHeartbeatReply = await asked(call, request.group_id, event)
     if reply.error is Code.NONE and reply.assignment is None:
-        made = _calm if len(reply.member_id) <= KEPT_ID_CHARS else _calm.__wrapped__
+        made = (
+            _unchanged_answer
+            if len(reply.member_id) <= KEPT_ID_CHARS
+            else _unchanged_answer.__wrapped__
+        )
         return made(call.version, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
-    return _values(call, reply)
+    return _reply_values(call, reply)
 
 
-async def _owned(call: Call, request: Any) -> Partitions | None:
+async def _owned_partitions(call: Call, request: Any) -> Partitions | None:
     """Return the partitions that a member reports, each once; a long list is sorted in a thread."""
     listed = request.topic_partitions
     if listed is None:
@@ -87,8 +91,8 @@ async def _owned(call: Call, request: Any) -> Partitions | None:
             listed
         )  # a joining member owns nothing: one partition is enough to refuse the request
     if sum(len(topic.partitions) for topic in listed) > INLINE_ELEMENTS:
-        return await call.node.crunch(lambda: _each_once(listed))
-    return _each_once(listed)
+        return await call.node.crunch(lambda: _partitions_once(listed))
+    return _partitions_once(listed)
 
 
 def _first(listed: Iterable[Any]) -> Iterable[Any]:
@@ -96,7 +100,7 @@ def _first(listed: Iterable[Any]) -> Iterable[Any]:
     return () if found is None else (replace(found, partitions=found.partitions[:1]),)
 
 
-def _each_once(listed: Iterable[Any]) -> Partitions:
+def _partitions_once(listed: Iterable[Any]) -> Partitions:
     owned: dict[bytes, set[int]] = {}
     for topic in listed:
         owned.setdefault((topic.topic_id or NO_ID).bytes, set()).update(topic.partitions)
@@ -104,7 +108,7 @@ def _each_once(listed: Iterable[Any]) -> Partitions:
 
 
 @functools.lru_cache(maxsize=8_192)
-def _calm(version: int, member_id: str, epoch: int, interval_ms: int) -> Encoded:
+def _unchanged_answer(version: int, member_id: str, epoch: int, interval_ms: int) -> Encoded:
     """Return the answer without a new assignment, cached because most heartbeats get this answer."""
     values = {
         "error_code": ErrorCode.none,
@@ -116,7 +120,7 @@ def _calm(version: int, member_id: str, epoch: int, interval_ms: int) -> Encoded
     return Encoded(answers.encode_response(CONSUMER_GROUP_HEARTBEAT, version, values))
 
 
-def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
+def _reply_values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
     if reply.error is not Code.NONE:
         return {"error_code": ErrorCode(reply.error), "error_message": reply.error_message}
     return {
@@ -135,10 +139,10 @@ def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
 
 async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> Values:
     """Describe consumer groups: epochs, assignor, and members with current and target assignments."""
-    return await described_groups(call, request, request.group_ids, _describe, _size)
+    return await described_groups(call, request, request.group_ids, _describe, _member_size)
 
 
-def _size(member: Values) -> int:
+def _member_size(member: Values) -> int:
     parts = (
         *member["assignment"]["topic_partitions"],
         *member["target_assignment"]["topic_partitions"],
@@ -173,7 +177,7 @@ def _describe(call: Call, group_id: str) -> Values:
         "group_epoch": view.epoch,
         "assignment_epoch": view.target_epoch,
         "assignor_name": view.protocol_name,
-        "members": [_member(call, member) for member in view.members],
+        "members": [_member_values(call, member) for member in view.members],
     }
 
 
@@ -182,11 +186,11 @@ def _may_describe_all(call: Call, view: GroupView) -> bool:
     names = {name for member in view.members for name in member.subscribed_topic_names}
     for member in view.members:
         for partitions in (_held(member), member.target):
-            names.update(topic["topic_name"] for topic in _named(call, partitions))
+            names.update(topic["topic_name"] for topic in _with_topic_names(call, partitions))
     return all(call.may(DESCRIBE, TOPIC, name) for name in names)
 
 
-def _member(call: Call, member: MemberView) -> Values:
+def _member_values(call: Call, member: MemberView) -> Values:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
@@ -196,8 +200,8 @@ def _member(call: Call, member: MemberView) -> Values:
         "client_host": member.client_host,
         "subscribed_topic_names": member.subscribed_topic_names,
         "subscribed_topic_regex": member.subscribed_topic_regex,
-        "assignment": {"topic_partitions": _named(call, _held(member))},
-        "target_assignment": {"topic_partitions": _named(call, member.target)},
+        "assignment": {"topic_partitions": _with_topic_names(call, _held(member))},
+        "target_assignment": {"topic_partitions": _with_topic_names(call, member.target)},
         "member_type": MEMBER_TYPES[member.protocol],
     }
 
@@ -210,7 +214,7 @@ def _held(member: MemberView) -> Partitions:
     return held
 
 
-def _named(call: Call, partitions: Partitions) -> list[Values]:
+def _with_topic_names(call: Call, partitions: Partitions) -> list[Values]:
     """Add topic names to partitions; omit deleted topics, as Kafka does."""
     named: list[Values] = []
     for key, numbers in partitions.items():

@@ -67,16 +67,16 @@ async def fetch(call: Call, request: FetchRequest) -> Values:
     if error is not ErrorCode.none:
         return {"error_code": error}
     parts = asked_in(request, call.version) if session is None else list(session.parts.items())
-    wants = await _wants(call, parts, is_committed=request.isolation_level == READ_COMMITTED)
+    wants = await _wanted(call, parts, is_committed=request.isolation_level == READ_COMMITTED)
     wait_ms = min(milliseconds(request.max_wait), MAX_WAIT_MS)
     min_bytes = max(request.min_bytes, 0)
     sound = bool(wants) and not any(w.error is not ErrorCode.none for w in wants)
-    if sound and wait_ms > 0 and sum(map(_available, wants)) < min_bytes:
+    if sound and wait_ms > 0 and sum(map(_available_bytes, wants)) < min_bytes:
         await _wait(call, wants, min_bytes, wait_ms)
     return await _answer(call, wants, request.max_bytes, session)
 
 
-async def _wants(
+async def _wanted(
     call: Call, parts: Iterable[tuple[Place, Any]], *, is_committed: bool
 ) -> list[Want]:
     """Return the requested partitions, each once, with the last values that the request has for it."""
@@ -110,7 +110,7 @@ def _check(log: PartitionLog | None, part: FetchPartition) -> ErrorCode:
     return ErrorCode.none
 
 
-def _available(want: Want) -> int:
+def _available_bytes(want: Want) -> int:
     if want.log is None:
         return 0
     return min(available(want.log, want.offset, want.beyond), max(want.max_bytes, 1))
@@ -137,7 +137,7 @@ async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
     waiter = next(_waiter_ids)
-    there = {n: _available(want) for n, want in enumerate(wants)}
+    there = {n: _available_bytes(want) for n, want in enumerate(wants)}
     total = sum(there.values())
 
     def finish() -> None:
@@ -147,7 +147,7 @@ async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
     def watch(number: int, want: Want, log: PartitionLog) -> None:
         def look() -> None:
             nonlocal total
-            now = _available(want)
+            now = _available_bytes(want)
             total += now - there[number]
             there[number] = now
             if total >= min_bytes or log.deleted:
@@ -194,13 +194,13 @@ async def _answer(
             if reading is not None:
                 readings[number] = reading
                 if want.is_committed:
-                    aborted[number] = _aborted(want.log, want.offset, reading)
+                    aborted[number] = _aborted_transactions(want.log, want.offset, reading)
                 left -= reading.size
         await call.throttle.turn()
-    found = await _read(call, wants, readings)
+    found = await _read_batches(call, wants, readings)
     topics: dict[Any, list[Values]] = {}
     for number, want in enumerate(wants):
-        values = _values(call, want, found.get(number, ()), aborted.get(number, []))
+        values = _partition_values(call, want, found.get(number, ()), aborted.get(number, []))
         if session is None or session.note((want.topic, want.partition), values):
             topics.setdefault(want.topic, []).append(values)
         await call.throttle.turn()
@@ -212,7 +212,7 @@ async def _answer(
     }
 
 
-async def _read(
+async def _read_batches(
     call: Call, wants: Sequence[Want], readings: Mapping[int, Reading]
 ) -> dict[int, Sequence[bytes] | StoreFailed]:
     """Return the batches by index in ``wants``. A thread reads the batches that are not in memory."""
@@ -249,7 +249,7 @@ def _load(store: Store, reading: Reading) -> list[bytes | None] | StoreFailed:
         return failed
 
 
-def _values(
+def _partition_values(
     call: Call, want: Want, data: Sequence[bytes] | StoreFailed, aborted: Sequence[Values]
 ) -> Values:
     log, error = want.log, want.error
@@ -277,7 +277,7 @@ def _values(
     }
 
 
-def _aborted(log: PartitionLog, offset: int, reading: Reading) -> list[Values]:
+def _aborted_transactions(log: PartitionLog, offset: int, reading: Reading) -> list[Values]:
     """Return the aborted transactions of a planned read. Call before the read: a trim may remove some."""
     found = log.aborted(offset, reading.beyond)
     return [{"producer_id": one.producer_id, "first_offset": one.first} for one in found]

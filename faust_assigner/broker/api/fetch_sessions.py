@@ -66,7 +66,7 @@ def asked_in(request: Any, version: int) -> Iterator[tuple[Place, object]]:
             yield (key, part.partition), part
 
 
-def _forgotten_in(request: Any, version: int) -> Iterator[Place]:
+def _forgotten_partitions(request: Any, version: int) -> Iterator[Place]:
     for topic in getattr(request, "forgotten_topics_data", ()):
         key = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic
         yield from ((key, number) for number in topic.partitions)
@@ -78,7 +78,7 @@ def session_of(call: Call, request: Any) -> tuple[FetchSession | None, ErrorCode
     epoch = getattr(request, "session_epoch", FINAL_EPOCH)
     if epoch in (FIRST_EPOCH, FINAL_EPOCH):
         call.peer.fetch_session = None  # this frees the slot of the former session
-        return (_begun(call, request) if epoch == FIRST_EPOCH else None), ErrorCode.none
+        return (_begin_session(call, request) if epoch == FIRST_EPOCH else None), ErrorCode.none
     session, uses_ids = call.peer.fetch_session, call.version >= TOPIC_IDS_SINCE
     if session is None or session.session_id != session_id:
         return None, ErrorCode.fetch_session_id_not_found
@@ -86,7 +86,7 @@ def session_of(call: Call, request: Any) -> tuple[FetchSession | None, ErrorCode
         return None, ErrorCode.invalid_fetch_session_epoch
     if session.uses_ids != uses_ids:
         return None, ErrorCode.fetch_session_topic_id_error
-    session.update(asked_in(request, call.version), _forgotten_in(request, call.version))
+    session.update(asked_in(request, call.version), _forgotten_partitions(request, call.version))
     if not session.parts:
         call.peer.fetch_session = None
         return None, ErrorCode.none
@@ -97,7 +97,7 @@ def session_of(call: Call, request: Any) -> tuple[FetchSession | None, ErrorCode
     return session, ErrorCode.none
 
 
-def _begun(call: Call, request: Any) -> FetchSession | None:
+def _begin_session(call: Call, request: Any) -> FetchSession | None:
     sessions, slots = call.node.fetch_sessions, call.node.settings
     made = FetchSession(uses_ids=call.version >= TOPIC_IDS_SINCE)
     made.update(asked_in(request, call.version), ())

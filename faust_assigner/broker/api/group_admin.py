@@ -28,7 +28,7 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Values:
 
     An unknown group has the state Dead and, since version 6, an error.
     """
-    return await described_groups(call, request, request.groups, _describe, _size)
+    return await described_groups(call, request, request.groups, _describe, _member_size)
 
 
 async def described_groups(
@@ -53,7 +53,7 @@ async def described_groups(
     return {"groups": groups}
 
 
-def _size(member: Values) -> int:
+def _member_size(member: Values) -> int:
     return len(member["member_metadata"]) + len(member["member_assignment"]) + MEMBER_BYTES
 
 

@@ -31,7 +31,7 @@ async def offset_fetch(call: Call, request: Any) -> Values:
     """
     stable = getattr(request, "require_stable", False)
     if call.version < 8:
-        topics = await _committed(call, request.group_id, [request.topics], stable)
+        topics = await _committed_topics(call, request.group_id, [request.topics], stable)
         return {"error_code": ErrorCode.none, "topics": topics}
     asked_of: dict[str, list[Any]] = {}
     readers = {group.group_id: group for group in request.groups}
@@ -39,21 +39,23 @@ async def offset_fetch(call: Call, request: Any) -> Values:
         asked_of.setdefault(group.group_id, []).append(group.topics)
     groups = []
     for group_id, wanted in asked_of.items():
-        error = await _may_fetch(call, readers[group_id])
-        topics = await _committed(call, group_id, wanted, stable) if error is Code.NONE else []
+        error = await _check_reader(call, readers[group_id])
+        topics = (
+            await _committed_topics(call, group_id, wanted, stable) if error is Code.NONE else []
+        )
         groups.append({"group_id": group_id, "error_code": ErrorCode(error), "topics": topics})
         await call.throttle.turn()
     return {"groups": groups}
 
 
-async def _may_fetch(call: Call, reader: OffsetFetchRequestGroup) -> Code:
+async def _check_reader(call: Call, reader: OffsetFetchRequestGroup) -> Code:
     """Ask the group whether a member may fetch offsets (requests name the member since version 9)."""
     member_id, epoch = getattr(reader, "member_id", None), getattr(reader, "member_epoch", -1)
     reply = await asked(call, reader.group_id, lambda token: FetchOffsets(token, member_id, epoch))
     return Code(reply.error)
 
 
-async def _committed(
+async def _committed_topics(
     call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None], stable: bool
 ) -> list[Values]:
     """Return the topics of one group; None in ``asked_for`` means all committed offsets."""
@@ -80,7 +82,9 @@ async def _committed(
             answers.append(
                 {
                     "topic_id": key,
-                    "partitions": [_absent(p, ErrorCode.unknown_topic_id) for p in partitions],
+                    "partitions": [
+                        _no_offset_values(p, ErrorCode.unknown_topic_id) for p in partitions
+                    ],
                 }
             )
         else:
@@ -90,7 +94,7 @@ async def _committed(
     return answers
 
 
-def _absent(partition: int, error: ErrorCode) -> Values:
+def _no_offset_values(partition: int, error: ErrorCode) -> Values:
     return {
         "partition_index": partition,
         "committed_offset": -1,
@@ -109,11 +113,11 @@ async def _topic_answer(
     names = {"name": name, "topic_id": topic.topic_id if topic is not None else None}
     if not call.may(DESCRIBE, TOPIC, name):
         error = ErrorCode.topic_authorization_failed
-        return names | {"partitions": [_absent(number, error) for number in partitions]}
+        return names | {"partitions": [_no_offset_values(number, error) for number in partitions]}
     answers = []
     for key, entry in book.read((name, partition) for partition in partitions):
         if stable and pending.is_pending(group_id, key):
-            answers.append(_absent(key[1], ErrorCode.unstable_offset_commit))
+            answers.append(_no_offset_values(key[1], ErrorCode.unstable_offset_commit))
             await call.throttle.turn(OFFSET_BYTES)
             continue
         answers.append(

@@ -61,13 +61,15 @@ async def list_offsets(call: Call, request: ListOffsetsRequest) -> Values:
     for name, parts in asked.items():
         answers = []
         for same in parts.values():
-            answers.append(await _partition(call, name, same, is_committed=is_committed))
+            answers.append(await _partition_offset(call, name, same, is_committed=is_committed))
             await call.throttle.turn()
         topics.append({"name": name, "partitions": answers})
     return {"topics": topics}
 
 
-async def _partition(call: Call, name: str, same: Sequence[Any], *, is_committed: bool) -> Values:
+async def _partition_offset(
+    call: Call, name: str, same: Sequence[Any], *, is_committed: bool
+) -> Values:
     part = same[0]
     log = call.node.catalogue.partition(name, part.partition_index)
     values = {
@@ -85,7 +87,7 @@ async def _partition(call: Call, name: str, same: Sequence[Any], *, is_committed
     if getattr(part, "current_leader_epoch", -1) > LEADER_EPOCH:
         return values | {"error_code": ErrorCode.unknown_leader_epoch}
     try:
-        found = await _find(call, log, part.timestamp, is_committed=is_committed)
+        found = await _find_offset(call, log, part.timestamp, is_committed=is_committed)
     except StoreFailed:
         call.node.counters["reads_failed"] += 1
         return values | {"error_code": ErrorCode.kafka_storage_error}
@@ -94,7 +96,7 @@ async def _partition(call: Call, name: str, same: Sequence[Any], *, is_committed
     return values | {"error_code": ErrorCode.none}
 
 
-async def _find(
+async def _find_offset(
     call: Call, log: PartitionLog, timestamp: int, *, is_committed: bool
 ) -> tuple[int, int] | None:
     end = log.stable_offset if is_committed else log.end_offset
@@ -109,11 +111,11 @@ async def _find(
         if newest is None:
             return None
         timestamp = newest
-    found = await _at_time(call, log, timestamp)
+    found = await _offset_at_time(call, log, timestamp)
     return found if found is not None and found[0] < end else None
 
 
-async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
+async def _offset_at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record that is not older than ``timestamp``."""
     reading = plan_time(log, timestamp)
     if reading is None:
@@ -129,7 +131,7 @@ async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, 
     batches, found = await call.node.aside(look)
     if not present_batches(log, batches, reading):  # trimmed or compacted during the read
         is_cleaned = reading.cleanings != log.cleanings
-        return await _at_time(call, log, timestamp) if is_cleaned else None
+        return await _offset_at_time(call, log, timestamp) if is_cleaned else None
     return max(found[0], log.start_offset), found[1]
 
 
@@ -139,13 +141,13 @@ async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochReque
     for topic in request.topics:
         answers = []
         for part in topic.partitions:
-            answers.append(_epoch_end(call, topic.topic, part))
+            answers.append(_epoch_end_values(call, topic.topic, part))
             await call.throttle.turn()
         topics.append({"topic": topic.topic, "partitions": answers})
     return {"topics": topics}
 
 
-def _epoch_end(call: Call, name: str, part: OffsetForLeaderPartition) -> Values:
+def _epoch_end_values(call: Call, name: str, part: OffsetForLeaderPartition) -> Values:
     log = call.node.catalogue.partition(name, part.partition)
     values = {"partition": part.partition, "leader_epoch": UNKNOWN, "end_offset": UNKNOWN}
     if log is None:

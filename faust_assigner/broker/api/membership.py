@@ -83,10 +83,10 @@ async def join_group(call: Call, request: JoinGroupRequest) -> Values:
             can_skip_assignment=call.version >= 9,
         )
 
-    return _joined(call, await asked(call, request.group_id, event))
+    return _join_values(call, await asked(call, request.group_id, event))
 
 
-def _joined(call: Call, reply: fx.JoinReply) -> Values:
+def _join_values(call: Call, reply: fx.JoinReply) -> Values:
     no_name = None if call.version >= 7 else ""
     return {
         "error_code": ErrorCode(reply.error),
@@ -144,11 +144,11 @@ def beating(node: Node, version: int, request: HeartbeatRequest) -> Again:
     """Return a function that answers this heartbeat and all identical later heartbeats."""
     group_id, instance_id = request.group_id, getattr(request, "group_instance_id", None)
     event = Heartbeat(NO_TOKEN, request.member_id, request.generation_id, instance_id)
-    return lambda: _beaten(version, node.groups.beat(group_id, event))
+    return lambda: _heartbeat_answer(version, node.groups.beat(group_id, event))
 
 
 @functools.cache
-def _beaten(version: int, error: Code) -> Encoded:
+def _heartbeat_answer(version: int, error: Code) -> Encoded:
     """Return the answer to a heartbeat, cached because it is the most frequent of all answers."""
     return Encoded(answers.encode_response(HEARTBEAT, version, {"error_code": ErrorCode(error)}))
 

@@ -56,7 +56,7 @@ async def metadata(call: Call, request: MetadataRequest) -> Encoded:
     may_create = bool(getattr(request, "allow_auto_topic_creation", True))
     barred: frozenset[str] = frozenset()
     if wanted and may_create and node.settings.auto_create_topics_enable:
-        barred = await _auto_create(call, wanted)
+        barred = await _create_missing_topics(call, wanted)
     host, port = node.address_for(call.peer.local_host, call.peer.protocol)
     wants_operations = bool(getattr(request, "include_topic_authorized_operations", False))
     for_cluster = of_cluster(call, request)
@@ -83,7 +83,7 @@ async def metadata(call: Call, request: MetadataRequest) -> Encoded:
     return Encoded(await node.metadata_cache.get(key, make))
 
 
-async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:
+async def _create_missing_topics(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:
     """Create missing topics; return the names that the peer may describe, but not create."""
     barred = set()
     may_all = call.may(CREATE, CLUSTER, THE_CLUSTER)
@@ -124,7 +124,9 @@ async def _topics(
             answers[name, topic_id] = {"error_code": error, "name": name, "topic_id": topic_id}
         elif topic is not None:
             if (topic.name, None) not in answers:
-                answers[topic.name, None] = _topic(call, topic, of_topic(call, request, topic.name))
+                answers[topic.name, None] = _topic_values(
+                    call, topic, of_topic(call, request, topic.name)
+                )
                 await call.throttle.turn(PARTITION_BYTES * len(topic.partitions))
         elif name is None:
             answers[None, topic_id] = {
@@ -144,7 +146,7 @@ async def _topics(
     return list(answers.values())
 
 
-def _topic(call: Call, topic: Topic, operations: int) -> Values:
+def _topic_values(call: Call, topic: Topic, operations: int) -> Values:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,

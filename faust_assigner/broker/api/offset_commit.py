@@ -30,7 +30,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> Values:
 
     Unknown partitions get their own error. If all partitions are unknown, the group is not asked.
     """
-    return await commit_answer(call, request, partial(_carry_out, call, request))
+    return await commit_answer(call, request, partial(_check_member_and_store, call, request))
 
 
 async def commit_answer(
@@ -43,19 +43,19 @@ async def commit_answer(
     ``store`` returns one error for all valid partitions. If some metadata is too large, ``store`` is called
     even without offsets: an error of the member has priority over OFFSET_METADATA_TOO_LARGE.
     """
-    faults, changes = await _weigh(call, request)
+    faults, changes = await _check_partitions(call, request)
     asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
     verdict = await store(changes) if asks else ErrorCode.none
     topics = []
     for wanted in request.topics:
-        key, parts = _key(call, wanted), []
+        key, parts = _topic_key(call, wanted), []
         for part in wanted.partitions:
             error = faults.get((key, part.partition_index), verdict)
             if error is ErrorCode.offset_metadata_too_large and verdict is not ErrorCode.none:
                 error = verdict
             parts.append({"partition_index": part.partition_index, "error_code": error})
             await call.throttle.turn()
-        topics.append({**_names(call, wanted), "partitions": parts})
+        topics.append({**_topic_fields(call, wanted), "partitions": parts})
     return {"topics": topics}
 
 
@@ -66,7 +66,9 @@ def in_slices(changes: Changes) -> Iterator[Changes]:
         yield dict(entries[first : first + COMMITTED_AT_ONCE])
 
 
-async def _carry_out(call: Call, request: OffsetCommitRequest, changes: Changes) -> ErrorCode:
+async def _check_member_and_store(
+    call: Call, request: OffsetCommitRequest, changes: Changes
+) -> ErrorCode:
     """Let the group check the member, then store the offsets; return one error for all valid partitions."""
     reply = await asked(
         call,
@@ -81,11 +83,11 @@ async def _carry_out(call: Call, request: OffsetCommitRequest, changes: Changes)
         ),
     )
     if reply.error is not Code.NONE:
-        return _verdict(call, request, reply.error)
+        return _answered_error(call, request, reply.error)
     return ErrorCode(await _commit(call, request.group_id, changes))
 
 
-def _verdict(call: Call, request: OffsetCommitRequest, error: Code) -> ErrorCode:
+def _answered_error(call: Call, request: OffsetCommitRequest, error: Code) -> ErrorCode:
     if (
         error is Code.ILLEGAL_GENERATION
         and call.version >= 9
@@ -95,11 +97,11 @@ def _verdict(call: Call, request: OffsetCommitRequest, error: Code) -> ErrorCode
     return ErrorCode(error)
 
 
-def _key(call: Call, topic: Any) -> Any:
+def _topic_key(call: Call, topic: Any) -> Any:
     return topic.topic_id if call.version >= 10 else topic.name
 
 
-def _names(call: Call, topic: Any) -> dict[str, object]:
+def _topic_fields(call: Call, topic: Any) -> dict[str, object]:
     return {"topic_id": topic.topic_id} if call.version >= 10 else {"name": topic.name}
 
 
@@ -108,7 +110,7 @@ def _find_topic(call: Call, wanted: Any) -> Topic | None:
     return catalogue.by_id(wanted.topic_id) if call.version >= 10 else catalogue.get(wanted.name)
 
 
-async def _weigh(
+async def _check_partitions(
     call: Call, request: OffsetCommitRequest | TxnOffsetCommitRequest
 ) -> tuple[dict[tuple[Any, int], ErrorCode], Changes]:
     """Check each partition, before the group is asked; return the errors and the offsets to store."""
@@ -121,7 +123,7 @@ async def _weigh(
     for wanted in request.topics:
         topic = _find_topic(call, wanted)
         for part in wanted.partitions:
-            place = (_key(call, wanted), part.partition_index)
+            place = (_topic_key(call, wanted), part.partition_index)
             note = part.committed_metadata or ""
             if topic is None or not 0 <= part.partition_index < len(topic.partitions):
                 unknown_id = topic is None and call.version >= 10

@@ -153,10 +153,10 @@ async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
 
 async def alter_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
     """Refuse each entry, because the broker enforces no quotas."""
-    return await compute(call, request, lambda: _refused_quotas(call, request))
+    return await compute(call, request, lambda: _refuse_quotas(call, request))
 
 
-def _refused_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
+def _refuse_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
     refused = refuse_elements(ALTER_QUOTAS, call.version, request, ErrorCode.invalid_request)
     entries = refused.get("entries", ())
     return {"entries": [{**entry, "error_message": NO_QUOTAS} for entry in entries]}

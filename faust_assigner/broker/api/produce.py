@@ -63,13 +63,13 @@ async def produce(call: Call, request: Any) -> Values | object:
     )
     reason = NO_NAME if transactional_id is None else NO_RIGHT
     for key, parts in asked.items():
-        topic, missing, names = _find(call, key)
+        topic, missing, names = _find_topic(call, key)
         partitions = []
         for part in parts.values():
             partitions.append(
-                _refusal(part.index, BARRED, reason)
+                _refusal_values(part.index, BARRED, reason)
                 if is_barred
-                else await _partition(call, request, topic, missing, part)
+                else await _produce_to_partition(call, request, topic, missing, part)
             )
             refused = refused or bool(partitions[-1]["error_code"])
             await call.throttle.give_way()
@@ -80,7 +80,7 @@ async def produce(call: Call, request: Any) -> Values | object:
     return {"responses": answers}
 
 
-def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, object]]:
+def _find_topic(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, object]]:
     """Return the topic, the error to answer if the topic is None, and the topic's fields in the answer."""
     catalogue = call.node.catalogue
     if call.version >= 13:
@@ -94,25 +94,30 @@ def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, obje
     return topic, missing, names
 
 
-async def _partition(
+async def _produce_to_partition(
     call: Call, request: Any, topic: Topic | None, missing: ErrorCode, wanted: PartitionProduceData
 ) -> Values:
     if request.acks not in (-1, 0, 1):
-        return _refusal(wanted.index, ErrorCode.invalid_required_acks, f"acks={request.acks}")
+        return _refusal_values(
+            wanted.index, ErrorCode.invalid_required_acks, f"acks={request.acks}"
+        )
     if topic is None:
-        return _refusal(wanted.index, missing, None)
+        return _refusal_values(wanted.index, missing, None)
     if not 0 <= wanted.index < len(topic.partitions):
-        return _refusal(wanted.index, ErrorCode.unknown_topic_or_partition, None)
+        return _refusal_values(wanted.index, ErrorCode.unknown_topic_or_partition, None)
     if internal_topics.is_internal(topic.name):
         why = f"clients cannot write to the internal topic {topic.name}"
-        return _refusal(wanted.index, ErrorCode.invalid_topic_exception, why)
+        return _refusal_values(wanted.index, ErrorCode.invalid_topic_exception, why)
     log = topic.partitions[wanted.index]
     try:
         data = bytes(wanted.records or b"")
-        base_offset, stamped = await _append(call, topic, log, data, request.transactional_id)
+        base_offset, stamped = await _append_batch(call, topic, log, data, request.transactional_id)
     except BadBatch as bad:
         call.node.counters["batches_refused"] += 1
-        return {**_refusal(wanted.index, bad.error, str(bad)), "record_errors": _record_errors(bad)}
+        return {
+            **_refusal_values(wanted.index, bad.error, str(bad)),
+            "record_errors": _record_errors(bad),
+        }
     return {
         "index": wanted.index,
         "error_code": ErrorCode.none,
@@ -145,7 +150,7 @@ def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[byt
     return records.check_records(data, batch, rules)
 
 
-async def _append(
+async def _append_batch(
     call: Call, topic: Topic, log: PartitionLog, data: bytes, transactional_id: str | None
 ) -> tuple[int, datetime.datetime | None]:
     """Check and append one batch; return its base offset and, for LogAppendTime topics, the time."""
@@ -162,7 +167,7 @@ async def _append(
         raise BadBatch(f"the batch was not appended: {late}", ErrorCode.request_timed_out) from None
     if log.deleted:
         raise BadBatch("the topic was deleted meanwhile", ErrorCode.unknown_topic_or_partition)
-    _admit(call, topic, log, batch, transactional_id)
+    _check_transaction(call, topic, log, batch, transactional_id)
     stamped = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC) if rules.stamps else None
     verdict = log.producers.judge(batch)
     if verdict.error is not ErrorCode.none:
@@ -184,7 +189,7 @@ async def _append(
     return base, stamped
 
 
-def _admit(
+def _check_transaction(
     call: Call, topic: Topic, log: PartitionLog, batch: Batch, transactional_id: str | None
 ) -> None:
     """Check a batch against its producer's transaction (KIP-890). Raises BadBatch.
@@ -226,7 +231,7 @@ def _record_errors(bad: BadBatch) -> list[Values]:
     ]
 
 
-def _refusal(index: int, error: ErrorCode, message: str | None) -> Values:
+def _refusal_values(index: int, error: ErrorCode, message: str | None) -> Values:
     return {
         "index": index,
         "error_code": error,

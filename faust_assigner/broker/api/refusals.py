@@ -27,20 +27,22 @@ class Listing:
     error: str = "error_code"
 
 
-def _numbered(asked: str, answered: str, number: str, asked_number: str | None = None) -> Listing:
+def _numbered_listing(
+    asked: str, answered: str, number: str, asked_number: str | None = None
+) -> Listing:
     return Listing(asked, answered, {number: number if asked_number is None else asked_number})
 
 
 _NAMED: Final = {"name": "name", "topic_id": "topic_id"}
 _RESOURCE: Final = {"resource_type": "resource_type", "resource_name": "resource_name"}
 _PARTITIONS: Final = Listing(
-    "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
+    "topics", "topics", _NAMED, _numbered_listing("partitions", "partitions", "partition_index")
 )
 _INDEXES: Final = Listing(
     "topics",
     "topics",
     _NAMED,
-    _numbered("partition_indexes", "partitions", "partition_index", ""),
+    _numbered_listing("partition_indexes", "partitions", "partition_index", ""),
 )
 _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
     0: (
@@ -48,7 +50,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             "topic_data",
             "responses",
             _NAMED,
-            _numbered("partition_data", "partition_responses", "index"),
+            _numbered_listing("partition_data", "partition_responses", "index"),
         ),
     ),
     1: (
@@ -56,7 +58,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             "topics",
             "responses",
             {"topic": "topic", "topic_id": "topic_id"},
-            _numbered("partitions", "partitions", "partition_index", "partition"),
+            _numbered_listing("partitions", "partitions", "partition_index", "partition"),
         ),
     ),
     2: (_PARTITIONS,),
@@ -78,7 +80,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             "topics",
             "topics",
             {"topic": "topic"},
-            _numbered("partitions", "partitions", "partition"),
+            _numbered_listing("partitions", "partitions", "partition"),
         ),
     ),
     24: (
@@ -107,13 +109,16 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             "topic_partitions",
             "replica_election_results",
             {"topic": "topic"},
-            _numbered("partitions", "partition_result", "partition_id", ""),
+            _numbered_listing("partitions", "partition_result", "partition_id", ""),
         ),
     ),
     44: (Listing("resources", "responses", _RESOURCE),),
     45: (
         Listing(
-            "topics", "responses", _NAMED, _numbered("partitions", "partitions", "partition_index")
+            "topics",
+            "responses",
+            _NAMED,
+            _numbered_listing("partitions", "partitions", "partition_index"),
         ),
     ),
     50: (Listing("users", "results", {}),),  # Kafka omits the names, too
@@ -155,21 +160,21 @@ def refuse_elements(
     found: dict[str, list[Values]] = {}
     for listing in _ANSWERS.get(api_key, ()):
         if listing.answered in answer and (request is None or hasattr(request, listing.asked)):
-            found.setdefault(listing.answered, []).extend(_elements(listing, request, error))
+            found.setdefault(listing.answered, []).extend(_element_values(listing, request, error))
     return found
 
 
-def _elements(listing: Listing, parent: object, error: ErrorCode) -> Sequence[Values]:
+def _element_values(listing: Listing, parent: object, error: ErrorCode) -> Sequence[Values]:
     asked: Iterable[object] = (
         (None,) if parent is None else getattr(parent, listing.asked, None) or ()
     )
     elements = []
     for item in asked:
-        values = {name: _value(item, source) for name, source in listing.names.items()}
+        values = {name: _field_value(item, source) for name, source in listing.names.items()}
         inner = (
             {}
             if listing.inner is None
-            else {listing.inner.answered: _elements(listing.inner, item, error)}
+            else {listing.inner.answered: _element_values(listing.inner, item, error)}
         )
         elements.append(
             {k: v for k, v in values.items() if v is not None}
@@ -180,7 +185,7 @@ def _elements(listing: Listing, parent: object, error: ErrorCode) -> Sequence[Va
     return elements
 
 
-def _value(item: object, source: str) -> Any:
+def _field_value(item: object, source: str) -> Any:
     if item is None:
         return None
     return getattr(item, source, None) if source else item

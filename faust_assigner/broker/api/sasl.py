@@ -50,11 +50,11 @@ async def authenticate(call: Call, request: SaslAuthenticateRequest) -> Values:
     """Handle one message of the log-in. After a failure, delay the answer and close the connection."""
     gate = call.peer.gate
     if gate is None or gate.is_open:
-        return _refused(ErrorCode.illegal_sasl_state, "there is no log-in to go on with")
+        return _refusal_values(ErrorCode.illegal_sasl_state, "there is no log-in to go on with")
     try:
         answer = await gate.answer(request.auth_bytes)
     except LogInFailed:
-        return _refused(ErrorCode.sasl_authentication_failed, FAILED)
+        return _refusal_values(ErrorCode.sasl_authentication_failed, FAILED)
     return {
         "error_code": ErrorCode.none,
         "error_message": None,
@@ -62,7 +62,7 @@ async def authenticate(call: Call, request: SaslAuthenticateRequest) -> Values:
     }
 
 
-def _refused(error: ErrorCode, message: str) -> Values:
+def _refusal_values(error: ErrorCode, message: str) -> Values:
     return {"error_code": error, "error_message": message, "auth_bytes": b""}
 
 
@@ -73,12 +73,12 @@ async def describe_users(call: Call, request: DescribeUserScramCredentialsReques
     asked = Counter(names) if names is not None else Counter({user: 1 for user, _ in credentials})
     results = []
     for user, times in asked.items():
-        results.append(_described(call, user, times))
+        results.append(_user_values(call, user, times))
         await call.throttle.turn()
     return {"error_code": ErrorCode.none, "error_message": None, "results": results}
 
 
-def _described(call: Call, user: str, times: int) -> Values:
+def _user_values(call: Call, user: str, times: int) -> Values:
     found = [
         {"mechanism": number, "iterations": known.iterations}
         for number, mechanism in enumerate(MECHANISMS, 1)
@@ -108,7 +108,7 @@ async def alter_users(call: Call, request: Any) -> Values:
     for user, those in changes.items():
         error, message = ErrorCode.none, None
         try:
-            _alter(call, user, those)
+            _alter_user(call, user, those)
         except Refused as refused:
             error, message = refused.error, refused.message
         except StoreFailed as failed:
@@ -118,7 +118,7 @@ async def alter_users(call: Call, request: Any) -> Values:
     return {"results": results}
 
 
-def _alter(call: Call, user: str, changes: Sequence[Any]) -> None:
+def _alter_user(call: Call, user: str, changes: Sequence[Any]) -> None:
     puts: dict[tuple[str, str], Credential] = {}
     deletes: list[tuple[str, str]] = []
     if not user or len(user.encode()) > LONGEST_USER:
@@ -130,7 +130,7 @@ def _alter(call: Call, user: str, changes: Sequence[Any]) -> None:
             )
         mechanism = MECHANISMS[change.mechanism - 1]
         if hasattr(change, "salted_password"):
-            puts[user, mechanism] = _credential(mechanism, change)
+            puts[user, mechanism] = _new_credential(mechanism, change)
         elif call.node.credentials.get(user, mechanism) is None:
             raise Refused(
                 ErrorCode.resource_not_found, f"user {user!r} has no {mechanism} credential"
@@ -147,7 +147,7 @@ def _alter(call: Call, user: str, changes: Sequence[Any]) -> None:
     credentials.change(puts, deletes)
 
 
-def _credential(mechanism: str, change: ScramCredentialUpsertion) -> Credential:
+def _new_credential(mechanism: str, change: ScramCredentialUpsertion) -> Credential:
     if not ITERATIONS <= change.iterations <= MOST_ITERATIONS:
         raise Refused(
             ErrorCode.unacceptable_credential,

@@ -38,7 +38,7 @@ HIGH_WATERMARK: Final = -1
 TOPIC_BYTES: Final = 2_000  # estimated size of a created topic in an answer, with its configs
 
 
-def _attempt(action: Callable[..., Values], *arguments: object) -> Values:
+def _values_or_refusal(action: Callable[..., Values], *arguments: object) -> Values:
     """Run an action: return its values, or the error and message of its refusal."""
     try:
         return {"error_code": ErrorCode.none, "error_message": None, **action(*arguments)}
@@ -86,7 +86,7 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> Values:
     answers = []
     for topic in {t.name: t for t in request.topics}.values():  # a repeated name is answered once
         values = {"name": topic.name, "num_partitions": -1, "replication_factor": -1}
-        answers.append({**values, **_attempt(create, topic)})
+        answers.append({**values, **_values_or_refusal(create, topic)})
         await call.throttle.turn(TOPIC_BYTES)
     return {"topics": answers}
 
@@ -158,7 +158,7 @@ async def delete_topics(call: Call, request: Any) -> Values:
 
     answers = []
     for name, topic_id in times:
-        answer = {"name": name, "topic_id": topic_id, **_attempt(delete, name, topic_id)}
+        answer = {"name": name, "topic_id": topic_id, **_values_or_refusal(delete, name, topic_id)}
         answers.append(answer)
         if answer["error_code"] is ErrorCode.none:
             for _ in call.node.groups.books.topic_deleted(answer["name"]):
@@ -186,7 +186,7 @@ async def create_partitions(call: Call, request: CreatePartitionsRequest) -> Val
 
     def grow(wanted: CreatePartitionsTopic) -> Values:
         _refuse_repeated(wanted.name, names[wanted.name])
-        topic = _existing(call.node.catalogue, wanted.name)
+        topic = _existing_topic(call.node.catalogue, wanted.name)
         added = wanted.count - len(topic.partitions)
         if wanted.assignments is not None and added > 0:  # an invalid count is refused below
             _check_replicas(call, wanted.assignments, added)
@@ -195,12 +195,12 @@ async def create_partitions(call: Call, request: CreatePartitionsRequest) -> Val
 
     results = []
     for topic in {t.name: t for t in request.topics}.values():
-        results.append({"name": topic.name, **_attempt(grow, topic)})
+        results.append({"name": topic.name, **_values_or_refusal(grow, topic)})
         await call.throttle.turn()
     return {"results": results}
 
 
-def _existing(catalogue: Catalogue, name: str) -> Topic:
+def _existing_topic(catalogue: Catalogue, name: str) -> Topic:
     topic = catalogue.get(name)
     if topic is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
@@ -221,14 +221,14 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> Values:
     for name, parts in asked.items():
         answers = []
         for part in parts.values():
-            answers.append(_trim(call, name, part))
+            answers.append(_trim_partition(call, name, part))
             await call.throttle.turn()
         topics.append({"name": name, "partitions": answers})
     call.node.space.freed()
     return {"topics": topics}
 
 
-def _trim(call: Call, name: str, part: DeleteRecordsPartition) -> Values:
+def _trim_partition(call: Call, name: str, part: DeleteRecordsPartition) -> Values:
     topic = call.node.catalogue.get(name)
     log: PartitionLog | None = call.node.catalogue.partition(name, part.partition_index)
     values = {"partition_index": part.partition_index, "low_watermark": -1}

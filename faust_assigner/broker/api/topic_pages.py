@@ -21,35 +21,39 @@ MAX_PARTITIONS: Final = 2_000  # in one page: Kafka's max.request.partition.size
 
 async def describe_topic_partitions(call: Call, request: Any) -> Values:
     """Return one page; an empty list means all topics. A full page ends with a cursor to the next page."""
-    names, hidden = _asked(call, request)
+    names, hidden = _asked_topics(call, request)
     first, cursor = 0, request.cursor
     if cursor is not None:
         if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
-            return {"topics": [_refused(t.name, ErrorCode.invalid_request) for t in request.topics]}
+            return {
+                "topics": [
+                    _refusal_values(t.name, ErrorCode.invalid_request) for t in request.topics
+                ]
+            }
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
     room = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
     topics: list[Values] = []
     for name in names:
         if room <= 0:
-            return {"topics": topics, "next_cursor": _cursor(name, 0)}
+            return {"topics": topics, "next_cursor": _cursor_values(name, 0)}
         begin, first = first, 0  # the cursor's partition applies only to the cursor's topic
         topic = None if name in hidden else call.node.catalogue.get(name)
         if topic is None:
             error = ErrorCode.topic_authorization_failed
-            topics.append(_refused(name, error) if name in hidden else _missing(call, name))
+            topics.append(_refusal_values(name, error) if name in hidden else _missing(call, name))
             await call.throttle.turn()
             continue
         shown = range(len(topic.partitions))[begin : begin + room]
-        topics.append(_described(call, topic, shown))
+        topics.append(_topic_values(call, topic, shown))
         await call.throttle.turn(PARTITION_BYTES * len(shown))
         room -= len(shown)
         if begin + len(shown) < len(topic.partitions):
-            return {"topics": topics, "next_cursor": _cursor(name, begin + len(shown))}
+            return {"topics": topics, "next_cursor": _cursor_values(name, begin + len(shown))}
     return {"topics": topics, "next_cursor": None}
 
 
-def _asked(call: Call, request: Any) -> tuple[list[str], set[str]]:
+def _asked_topics(call: Call, request: Any) -> tuple[list[str], set[str]]:
     """Return the names in order, and the hidden names: the peer may not describe these topics.
 
     A request for all topics omits the hidden names without an error.
@@ -60,11 +64,11 @@ def _asked(call: Call, request: Any) -> tuple[list[str], set[str]]:
     return (names, hidden) if asked else ([name for name in names if name not in hidden], set())
 
 
-def _cursor(name: str, partition: int) -> Values:
+def _cursor_values(name: str, partition: int) -> Values:
     return {"topic_name": name, "partition_index": partition}
 
 
-def _described(call: Call, topic: Topic, shown: range) -> Values:
+def _topic_values(call: Call, topic: Topic, shown: range) -> Values:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
@@ -75,14 +79,16 @@ def _described(call: Call, topic: Topic, shown: range) -> Values:
     }
 
 
-def _refused(name: str, error: ErrorCode) -> dict[str, Any]:
+def _refusal_values(name: str, error: ErrorCode) -> dict[str, Any]:
     return {"error_code": error, "name": name, "topic_id": None}
 
 
 def _missing(call: Call, name: str) -> Values:
     legal = limits.topic_name_problem(name) is None
     error = ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
-    return _refused(name, error) | {"topic_authorized_operations": authorized(call, TOPIC, name)}
+    return _refusal_values(name, error) | {
+        "topic_authorized_operations": authorized(call, TOPIC, name)
+    }
 
 
 APIS: Final = (

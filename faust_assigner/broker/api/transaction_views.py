@@ -39,7 +39,7 @@ async def describe_producers(call: Call, request: DescribeProducersRequest) -> V
                 {
                     "partition_index": number,
                     "error_code": missing if log is None else ErrorCode.none,
-                    "active_producers": [] if log is None else await _producers(call, log),
+                    "active_producers": [] if log is None else await _producer_values(call, log),
                 }
             )
             await call.throttle.turn()
@@ -47,7 +47,7 @@ async def describe_producers(call: Call, request: DescribeProducersRequest) -> V
     return {"topics": topics}
 
 
-async def _producers(call: Call, log: PartitionLog) -> list[Values]:
+async def _producer_values(call: Call, log: PartitionLog) -> list[Values]:
     entries: list[Values] = []
     for producer_id, state in list(log.producers.items()):
         entries.append(
@@ -74,12 +74,12 @@ async def describe_transactions(call: Call, request: DescribeTransactionsRequest
             error = ErrorCode.transactional_id_not_found if is_named else ErrorCode.invalid_request
             states.append({"error_code": error, "transactional_id": transactional_id})
         else:
-            states.append(_described(call, known))
+            states.append(_transaction_values(call, known))
         await call.throttle.turn(ENTRY_BYTES)
     return {"transaction_states": states}
 
 
-def _described(call: Call, known: Transaction) -> Values:
+def _transaction_values(call: Call, known: Transaction) -> Values:
     topics: dict[str, list[int]] = {}
     for topic_id, number in sorted(known.partitions):
         found = call.node.catalogue.at(topic_id, number)

@@ -75,16 +75,16 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Values:
     """
     present = (getattr(request, "producer_id", NOBODY), getattr(request, "producer_epoch", NOBODY))
     if (present[0] == NOBODY) is not (present[1] == NOBODY):
-        return _no_producer(ErrorCode.invalid_request)
+        return _no_producer_values(ErrorCode.invalid_request)
     transactional_id = request.transactional_id
-    denied = _denied_producer(call, transactional_id)
+    denied = _producer_denial(call, transactional_id)
     if denied is not None:
-        return _no_producer(denied)
+        return _no_producer_values(denied)
     try:
         fresh_id = call.node.new_producer_id()
     except StoreFailed:
         # After this error, transactional and idempotent producers retry without a search for a coordinator.
-        return _no_producer(ErrorCode.coordinator_load_in_progress)
+        return _no_producer_values(ErrorCode.coordinator_load_in_progress)
     if transactional_id is None:
         return {"error_code": ErrorCode.none, "producer_id": fresh_id, "producer_epoch": 0}
     timeout_ms = milliseconds(request.transaction_timeout)
@@ -93,7 +93,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Values:
     error = _ask(call, INIT_PRODUCER_ID, transactional_id, event)
     begun = call.node.transactions.get(transactional_id)
     if error is not ErrorCode.none or begun is None:
-        return _no_producer(error)
+        return _no_producer_values(error)
     return {
         "error_code": error,
         "producer_id": begun.producer_id,
@@ -101,7 +101,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Values:
     }
 
 
-def _denied_producer(call: Call, transactional_id: str | None) -> ErrorCode | None:
+def _producer_denial(call: Call, transactional_id: str | None) -> ErrorCode | None:
     """Return the error if the peer may not use the id or, without an id, write idempotently; else None."""
     if transactional_id is not None:
         may = call.may(WRITE, TRANSACTIONAL_ID, transactional_id)
@@ -110,7 +110,7 @@ def _denied_producer(call: Call, transactional_id: str | None) -> ErrorCode | No
     return None if may else ErrorCode.cluster_authorization_failed
 
 
-def _no_producer(error: ErrorCode) -> Values:
+def _no_producer_values(error: ErrorCode) -> Values:
     return {"error_code": error, "producer_id": NOBODY, "producer_epoch": NOBODY}
 
 
@@ -189,7 +189,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> Values:
     # Read now, because a new producer may fence this producer during the wait for the disk.
     ended = call.node.transactions.get(transactional_id)
     if error is ErrorCode.none:
-        error = await _flush(call, transactional_id)
+        error = await _flush_transaction(call, transactional_id)
     if error is not ErrorCode.none or call.version < BUMPING_SINCE:
         return {"error_code": error}
     assert ended is not None, "an end without an error keeps its transactional id"
@@ -200,7 +200,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> Values:
     }
 
 
-async def _flush(call: Call, transactional_id: str) -> ErrorCode:
+async def _flush_transaction(call: Call, transactional_id: str) -> ErrorCode:
     """Wait for the disk if a topic of the transaction requires this (flush.messages)."""
     node = call.node
     try:
@@ -216,12 +216,14 @@ async def _flush(call: Call, transactional_id: str) -> ErrorCode:
 
 async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Values:
     """Store offsets as pending; they become valid when the transaction commits."""
-    return await commit_answer(call, request, partial(_carry_out, call, request))
+    return await commit_answer(call, request, partial(_check_and_store, call, request))
 
 
-async def _carry_out(call: Call, request: TxnOffsetCommitRequest, changes: Changes) -> ErrorCode:
+async def _check_and_store(
+    call: Call, request: TxnOffsetCommitRequest, changes: Changes
+) -> ErrorCode:
     """Check the transaction and the member, then store; return one error for all valid partitions."""
-    error = _may_write(call, request)
+    error = _check_write(call, request)
     if error is not Code.NONE:
         return ErrorCode(error)
     reply = await asked(
@@ -242,7 +244,7 @@ async def _carry_out(call: Call, request: TxnOffsetCommitRequest, changes: Chang
         return ErrorCode.illegal_generation if stale else ErrorCode(reply.error)
     for part in in_slices(changes):
         # Each slice of the request is checked again: the transaction may have ended meanwhile.
-        error = _may_write(call, request)
+        error = _check_write(call, request)
         if error is Code.NONE:
             books = call.node.groups.books
             error = books.commit_later(request.group_id, request.producer_id, part)
@@ -252,7 +254,7 @@ async def _carry_out(call: Call, request: TxnOffsetCommitRequest, changes: Chang
     return ErrorCode(error)
 
 
-def _may_write(call: Call, request: TxnOffsetCommitRequest) -> Code:
+def _check_write(call: Call, request: TxnOffsetCommitRequest) -> Code:
     if not limits.is_group_id(request.group_id):
         return Code.INVALID_GROUP_ID
     kind = AddAndWriteOffsets if call.version >= ADDING_SINCE else WriteOffsets

@@ -42,11 +42,11 @@ def advertise(apis: Iterable[Api]) -> None:
 
 def api_versions(call: Call, request: ApiVersionsRequest) -> Encoded:
     """Return every API with its advertised versions, and the finalized features."""
-    return _answer(call.version)
+    return _versions_answer(call.version)
 
 
 @functools.cache
-def _answer(version: int) -> Encoded:
+def _versions_answer(version: int) -> Encoded:
     values = {
         "error_code": ErrorCode.none,
         "api_keys": _advertised,
@@ -76,6 +76,6 @@ APIS: Final = (
         0,
         4,
         api_versions,
-        again=lambda node, version, request: functools.partial(_answer, version),
+        again=lambda node, version, request: functools.partial(_versions_answer, version),
     ),
 )

@@ -42,7 +42,7 @@ class GroupBooks:
         if not self._has_space(group_id, book, changes):
             return Code.INVALID_REQUEST
         outdated = self.pending.outdating(group_id, changes)
-        pairs = [*_pairs(group_id, changes), *(pair for pair, _, _ in outdated)]
+        pairs = [*_store_writes(group_id, changes), *(pair for pair, _, _ in outdated)]
         if not self._stored(group_id, pairs):
             return Code.NOT_COORDINATOR
         self._remember(group_id, changes)
@@ -78,7 +78,7 @@ class GroupBooks:
                 self._remember(group_id, applied)
             self.pending.end(group_id, producer_id)
 
-        return _pairs(group_id, applied), deletes, stored
+        return _store_writes(group_id, applied), deletes, stored
 
     def _has_space(
         self, group_id: str, book: OffsetBook, changes: Mapping[TopicPartition, Committed]
@@ -151,7 +151,9 @@ class GroupBooks:
         return expired
 
 
-def _pairs(group_id: str, changes: Mapping[TopicPartition, Committed]) -> list[tuple[bytes, bytes]]:
+def _store_writes(
+    group_id: str, changes: Mapping[TopicPartition, Committed]
+) -> list[tuple[bytes, bytes]]:
     return [
         (group_store.offset_key(group_id, *key), group_store.dump_offset(entry))
         for key, entry in changes.items()

@@ -16,10 +16,10 @@ Compute = Callable[[GroupSpec, Outcome], None]
 
 def compute_now(spec: GroupSpec, done: Outcome) -> None:
     """Compute a target synchronously. If the assignor raises, ``done`` gets no target, but the reason."""
-    done(*_computed(spec))
+    done(*_compute_or_error(spec))
 
 
-def _computed(spec: GroupSpec) -> tuple[Target | None, str]:
+def _compute_or_error(spec: GroupSpec) -> tuple[Target | None, str]:
     try:
         return compute(spec), ""
     except Exception as error:
@@ -49,7 +49,7 @@ class TargetComputer:
             if not future.cancelled():
                 done(*future.result())
 
-        work = self._loop.run_in_executor(self._thread, _computed, spec)
+        work = self._loop.run_in_executor(self._thread, _compute_or_error, spec)
         work.add_done_callback(finished)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ class Refusal:
     error: Code
 
     def __str__(self) -> str:
-        member_id, instance_id, epoch = _asked_by(self.event)
+        member_id, instance_id, epoch = _request_identity(self.event)
         said = f"group {self.group_id}: {type(self.event).__name__} of {member_id or 'nobody'}"
         if epoch is not None:
             said += f" with epoch {epoch}"
@@ -50,7 +50,7 @@ class Refusal:
         return f"it is not a member ({now})"
 
 
-def _asked_by(event: Request) -> tuple[str, str | None, int | None]:
+def _request_identity(event: Request) -> tuple[str, str | None, int | None]:
     """Return the member id, instance id and epoch or generation of a request."""
     match event:
         case ConsumerGroupHeartbeat():

@@ -139,7 +139,7 @@ class Acls:
     def add(self, acls: Iterable[Acl]) -> None:
         """Store rules, all or nothing; an existing rule stays as it is. Raises StoreFailed."""
         fresh = [acl for acl in dict.fromkeys(acls) if acl not in self._all]
-        self._store.write([(_key(acl), b"") for acl in fresh])
+        self._store.write([(_store_key(acl), b"") for acl in fresh])
         for acl in fresh:
             self._keep(acl)
         self._tell(fresh)
@@ -147,7 +147,7 @@ class Acls:
     def remove(self, acls: Iterable[Acl]) -> None:
         """Delete rules, all or nothing. Raises StoreFailed."""
         gone = [acl for acl in dict.fromkeys(acls) if acl in self._all]
-        self._store.write((), [_key(acl) for acl in gone])
+        self._store.write((), [_store_key(acl) for acl in gone])
         for acl in gone:
             del self._all[acl]
             index, place = self._index(acl), (acl.resource_type, acl.name)
@@ -180,5 +180,5 @@ class Acls:
         return self._prefixed if acl.pattern_type == PREFIXED else self._literal
 
 
-def _key(acl: Acl) -> bytes:
+def _store_key(acl: Acl) -> bytes:
     return PREFIX + json.dumps(acl).encode()

@@ -91,7 +91,7 @@ class Authorizer:
                 return False
             else:
                 denied.append(acl)
-        return any(not any(_hides(no, yes) for no in denied) for yes in allowed)
+        return any(not any(_denies_all_of(no, yes) for no in denied) for yes in allowed)
 
     def _about(
         self, principal: str, host: str, operation: int, resource_type: int
@@ -112,7 +112,7 @@ def _covers(acl: Acl, operation: int) -> bool:
     return acl.permission == ALLOW and acl.operation in IMPLIED_BY.get(operation, ())
 
 
-def _hides(no: Acl, yes: Acl) -> bool:
+def _denies_all_of(no: Acl, yes: Acl) -> bool:
     """Whether a denial covers all names of a permission."""
     if no.pattern_type == PREFIXED:
         return yes.name.startswith(no.name) and yes.name != WILDCARD

@@ -100,8 +100,8 @@ class Credentials:
         """
         gone = list(deletes)
         self._store.write(
-            [(_key(*name), _value(credential)) for name, credential in puts.items()],
-            [_key(*name) for name in gone],
+            [(_store_key(*name), _store_value(credential)) for name, credential in puts.items()],
+            [_store_key(*name) for name in gone],
         )
         self._known.update(puts)
         for name in gone:
@@ -139,10 +139,10 @@ def read_users(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-def _key(user: str, mechanism: str) -> bytes:
+def _store_key(user: str, mechanism: str) -> bytes:
     return PREFIX + bytes([MECHANISMS.index(mechanism) + 1]) + user.encode()
 
 
-def _value(credential: Credential) -> bytes:
+def _store_value(credential: Credential) -> bytes:
     texts = [part.hex() for part in credential[:3]]
     return json.dumps([*texts, credential.iterations]).encode()

@@ -58,7 +58,7 @@ class Certificates:
         ):  # a resumed session would skip the check of a certificate
             context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
-        context.load_cert_chain(settings.ssl_keystore_location, password=_no_password)
+        context.load_cert_chain(settings.ssl_keystore_location, password=_refuse_encrypted_key)
         if settings.ssl_truststore_location:
             context.load_verify_locations(settings.ssl_truststore_location)
         return context
@@ -82,7 +82,7 @@ class Certificates:
         return True
 
 
-def _no_password() -> str:
+def _refuse_encrypted_key() -> str:
     """Refuse encrypted keys; without this callback OpenSSL would ask the terminal for a password."""
     raise ConfigError(
         "ssl.keystore.location has an encrypted key; only keys without a password are read"

@@ -79,8 +79,8 @@ def read_layout(body: bytes, count: int) -> Layout:
         try:
             if stop - first < FEW:
                 raise _Unusual
-            begins, ends = _walk(body, position, stop - first)
-            part = _read_together(body, begins, ends)
+            begins, ends = _find_records(body, position, stop - first)
+            part = _read_columns(body, begins, ends)
         except _Unusual:
             position, part = _read_exactly(body, position, stop - first, first)
         else:
@@ -94,7 +94,7 @@ def read_layout(body: bytes, count: int) -> Layout:
 # -- together ---------------------------------------------------------------------------------------
 
 
-def _walk(body: bytes, position: int, count: int) -> tuple[Longs, Longs]:
+def _find_records(body: bytes, position: int, count: int) -> tuple[Longs, Longs]:
     """Return where the next ``count`` records begin, after their lengths, and where they end."""
     begins, ends = [], []
     size = len(body)
@@ -125,7 +125,7 @@ def _walk(body: bytes, position: int, count: int) -> tuple[Longs, Longs]:
     return np.array(begins, np.int64), np.array(ends, np.int64)
 
 
-def _read_together(body: bytes, begins: Longs, ends: Longs) -> Longs:
+def _read_columns(body: bytes, begins: Longs, ends: Longs) -> Longs:
     start = int(begins[0])
     data = np.frombuffer(body[start : int(ends[-1])] + PADDING, np.uint8)
     beyond, ends = ends, ends - start
@@ -135,7 +135,7 @@ def _read_together(body: bytes, begins: Longs, ends: Longs) -> Longs:
     values, at = _varints(data, keys_at + np.maximum(keys, 0), ends)
     headers, at = _varints(data, at + np.maximum(values, 0), ends)
     if headers.any():
-        at = _after_all_headers(data, at, ends, headers)
+        at = _positions_after_headers(data, at, ends, headers)
     if (at != ends).any():
         raise _Unusual
     return np.stack((offsets, times, keys_at + start, keys, values, beyond))
@@ -162,7 +162,7 @@ def _varints(data: Bytes, at: Longs, ends: Longs) -> tuple[Longs, Longs]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _after_all_headers(data: Bytes, at: Longs, ends: Longs, headers: Longs) -> Longs:
+def _positions_after_headers(data: Bytes, at: Longs, ends: Longs, headers: Longs) -> Longs:
     """Return the positions after the headers. Raises _Unusual if few records have many headers."""
     if headers.min() < 0:
         raise _Unusual
@@ -191,26 +191,26 @@ def _read_exactly(
     columns = np.empty((6, count), np.int64)
     try:
         for at in range(count):
-            length, position = _signed_varint(body, position)
+            length, position = _read_signed_varint(body, position)
             end = position + length
             if length < 0 or end > len(body):
                 raise BadBody(f"record {first + at} claims {length} bytes")
-            time, position = _signed_varint(body, position + 1)
-            offset, position = _signed_varint(body, position)
-            key_length, key_at = _signed_varint(body, position)
-            value_length, position = _signed_varint(body, key_at + max(key_length, 0))
-            position = _after_headers(body, position + max(value_length, 0))
+            time, position = _read_signed_varint(body, position + 1)
+            offset, position = _read_signed_varint(body, position)
+            key_length, key_at = _read_signed_varint(body, position)
+            value_length, position = _read_signed_varint(body, key_at + max(key_length, 0))
+            position = _position_after_headers(body, position + max(value_length, 0))
             if position != end:
                 raise BadBody(f"record {first + at} is not {length} bytes long")
             sizes = max(key_length, -1), max(value_length, -1)
-            columns[:, at] = (_int64(offset), _int64(time), key_at, *sizes, end)
+            columns[:, at] = (_as_int64(offset), _as_int64(time), key_at, *sizes, end)
     except IndexError:
         raise BadBody("the records end early") from None
     return position, columns
 
 
-def _after_headers(body: bytes, position: int) -> int:
-    headers, position = _signed_varint(body, position)
+def _position_after_headers(body: bytes, position: int) -> int:
+    headers, position = _read_signed_varint(body, position)
     if headers < 0 or headers > len(body) - position:
         raise BadBody(f"a record claims {headers} headers")
     for _ in range(headers):
@@ -218,7 +218,7 @@ def _after_headers(body: bytes, position: int) -> int:
         if length < 0x80 and not length & 1:  # the fast path: most names are short
             position += 1 + (length >> 1)
         else:
-            length, position = _signed_varint(body, position)
+            length, position = _read_signed_varint(body, position)
             if length < 0:
                 raise BadBody("a record header has no name")
             position += length
@@ -226,16 +226,16 @@ def _after_headers(body: bytes, position: int) -> int:
         if length < 0x80:
             position += 1 if length & 1 else 1 + (length >> 1)
         else:
-            length, position = _signed_varint(body, position)
+            length, position = _read_signed_varint(body, position)
             position += max(length, 0)
     return position
 
 
-def _int64(value: int) -> int:
+def _as_int64(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-def _signed_varint(body: bytes, position: int) -> tuple[int, int]:
+def _read_signed_varint(body: bytes, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         byte = body[position]

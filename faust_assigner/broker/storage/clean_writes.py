@@ -52,10 +52,10 @@ def apply(log: PartitionLog, chunk: Chunk) -> int:
         return 0
     first = bisect_left(index.bases, outcomes[0].base)
     expected = index.nexts[first - 1] if first else log.start_offset
-    puts, rows = _kept(log, outcomes, expected)
+    puts, rows = _writes_of_kept(log, outcomes, expected)
     before = sum(index.sizes[first : first + len(outcomes)])
     behind = rows[-1].following if rows else expected
-    following = _linked(chunk.next_entry, chunk.next_base, behind)
+    following = _link_entry(chunk.next_entry, chunk.next_base, behind)
     if following != chunk.next_entry:
         puts.append((log.index_key(chunk.next_base), following.pack()))
     gone = [one.base for one in outcomes if one.is_removed]
@@ -73,7 +73,7 @@ def apply(log: PartitionLog, chunk: Chunk) -> int:
     return before - sum(row.size for row in rows)
 
 
-def _kept(
+def _writes_of_kept(
     log: PartitionLog, outcomes: list[Outcome], expected: int
 ) -> tuple[list[Pair], list[Row]]:
     """Return the writes and the index rows of the batches that stay."""
@@ -82,7 +82,7 @@ def _kept(
     for one in outcomes:
         if one.is_removed:
             continue
-        after = _linked(one.after, one.base, expected)
+        after = _link_entry(one.after, one.base, expected)
         if after != one.before:
             puts.append((log.index_key(one.base), after.pack()))
         if one.data is not None:
@@ -92,7 +92,7 @@ def _kept(
     return puts, rows
 
 
-def _linked(entry: Entry, base: int, expected: int) -> Entry:
+def _link_entry(entry: Entry, base: int, expected: int) -> Entry:
     """Return the entry of the batch at ``base``; ``follows`` records a gap after offset ``expected``."""
     return entry if base <= expected else entry._replace(follows=expected)
 

@@ -173,7 +173,7 @@ class Pass:
             return
         body, layout = read
         has_key = (layout.key_sizes >= 0).tolist()
-        rows = zip(_keys(body, layout), _offsets(batch, layout), has_key, strict=True)
+        rows = zip(_record_keys(body, layout), _record_offsets(batch, layout), has_key, strict=True)
         self.latest.update((key, offset) for key, offset, has in rows if has)
 
     def _decide(self, base: int, data: bytes, entry: Entry) -> Outcome:
@@ -184,7 +184,7 @@ class Pass:
             self.seen.add(batch.producer_id)
         is_last = self.last_batches.get(batch.producer_id) == base
         if not batch.count or self._is_aborted(batch):
-            return _emptied(base, data, batch, entry, stays=is_last)
+            return _empty_batch_outcome(base, data, batch, entry, stays=is_last)
         read = _records(data, batch)
         if read is None:  # an unreadable batch of an older version, which is kept
             return Outcome(base, None, entry, entry)
@@ -213,7 +213,7 @@ class Pass:
         *,
         stays: bool,
     ) -> Outcome:
-        keys, offsets = _keys(body, layout), _offsets(batch, layout)
+        keys, offsets = _record_keys(body, layout), _record_offsets(batch, layout)
         latest = self.latest
         keeps = np.fromiter(
             (latest.get(key, NONE) <= at for key, at in zip(keys, offsets, strict=True)),
@@ -231,17 +231,19 @@ class Pass:
         if count == batch.count:
             return Outcome(base, None, entry, after)
         if not count:
-            return _emptied(base, data, batch, entry, stays=stays)
+            return _empty_batch_outcome(base, data, batch, entry, stays=stays)
         newest = batch.max_timestamp
         if not batch.attributes & LOG_APPEND_TIME:
             newest = int((layout.times[keeps] + np.int64(batch.base_timestamp)).max())
-        changed = with_records(data, batch, _picked(body, layout, keeps), count, newest)
+        changed = with_records(data, batch, _pick_records(body, layout, keeps), count, newest)
         return Outcome(
             base, changed, entry, after._replace(size=len(changed), max_timestamp=newest)
         )
 
 
-def _emptied(base: int, data: bytes, batch: Batch, entry: Entry, *, stays: bool) -> Outcome:
+def _empty_batch_outcome(
+    base: int, data: bytes, batch: Batch, entry: Entry, *, stays: bool
+) -> Outcome:
     """Return the outcome of a batch that loses all records; with ``stays``, its header remains."""
     if not stays:
         return Outcome(base, None, entry, entry, is_removed=True)
@@ -260,26 +262,26 @@ def _records(data: bytes, batch: Batch) -> tuple[bytes, Layout] | None:
         return None
 
 
-def _keys(body: bytes, layout: Layout) -> list[bytes]:
+def _record_keys(body: bytes, layout: Layout) -> list[bytes]:
     """Return the key of each record: a long key as its digest, a null key as empty bytes."""
     spans = zip(layout.keys_at.tolist(), layout.key_sizes.tolist(), strict=True)
     return [
-        body[at : at + size] if size <= LONGEST_KEY else _digest(body[at : at + size])
+        body[at : at + size] if size <= LONGEST_KEY else _key_digest(body[at : at + size])
         for at, size in ((at, max(size, 0)) for at, size in spans)
     ]
 
 
-def _digest(key: bytes) -> bytes:
+def _key_digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-def _offsets(batch: Batch, layout: Layout) -> list[int]:
+def _record_offsets(batch: Batch, layout: Layout) -> list[int]:
     """Return the offset of each record, limited to the offsets of the batch."""
     offsets: list[int] = (batch.base_offset + layout.offsets.clip(0, batch.last_delta)).tolist()
     return offsets
 
 
-def _picked(
+def _pick_records(
     body: bytes, layout: Layout, keeps: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> bytes:
     """Return the bytes of the records that stay, concatenated."""

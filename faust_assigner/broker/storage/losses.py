@@ -12,10 +12,10 @@ from faust_assigner.broker.storage.store import StoreFailed
 
 def unexplained_holes(log: PartitionLog) -> list[tuple[int, int]]:
     """Return missing offsets [first, beyond), except losses that an earlier start accepted."""
-    return [hole for hole in log.holes if not _covers(log.accepted, hole)]
+    return [hole for hole in log.holes if not _covers_hole(log.accepted, hole)]
 
 
-def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
+def _covers_hole(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
     """Whether ranges in ascending order cover all of ``hole``."""
     reached, beyond = hole
     for first, end in accepted:
@@ -35,15 +35,15 @@ def unreadable(
     while first < len(index):
         stop = max(index.within(first, chunk_bytes), first + 1)
         rows = index.rows(first, stop)
-        if not _are_whole(log, rows):
+        if not _are_batches_whole(log, rows):
             for row in rows:
-                if not _are_whole(log, [row]):
+                if not _are_batches_whole(log, [row]):
                     yield row.base, row.following
         first = stop
         progress()
 
 
-def _are_whole(log: PartitionLog, rows: Sequence[Row]) -> bool:
+def _are_batches_whole(log: PartitionLog, rows: Sequence[Row]) -> bool:
     try:
         found = log.store.get_many([log.batch_key(row.base) for row in rows])
     except StoreFailed:

@@ -31,7 +31,7 @@ class Reading:
 
 def available(log: PartitionLog, offset: int, beyond: int | None = None) -> int:
     """Return the bytes to read from ``offset``, up to ``beyond``; cost O(log batches)."""
-    first, stop = _span_of(log, offset, beyond)
+    first, stop = _batch_span(log, offset, beyond)
     return log.index.bytes_between(first, stop) if stop > first else 0
 
 
@@ -47,7 +47,7 @@ def plan_read(
 
     With ``at_least_one``, the first batch is included even if it exceeds ``max_bytes``.
     """
-    first, limit = _span_of(log, offset, beyond)
+    first, limit = _batch_span(log, offset, beyond)
     if limit <= first:
         return None
     stop = min(log.index.within(first, max_bytes), limit)
@@ -55,16 +55,16 @@ def plan_read(
         if not at_least_one:
             return None
         stop = first + 1
-    return _reading(log, first, stop)
+    return _new_read(log, first, stop)
 
 
 def plan_time(log: PartitionLog, timestamp: int) -> Reading | None:
     """Plan a read of the batch with the first record not older than ``timestamp``; cost O(log batches)."""
     position = log.index.at_time(timestamp)
-    return None if position is None else _reading(log, position, position + 1)
+    return None if position is None else _new_read(log, position, position + 1)
 
 
-def _span_of(log: PartitionLog, offset: int, beyond: int | None) -> tuple[int, int]:
+def _batch_span(log: PartitionLog, offset: int, beyond: int | None) -> tuple[int, int]:
     """Return positions [first, stop) of the batches from ``offset`` on; all begin before ``beyond``."""
     if offset >= log.end_offset or (beyond is not None and offset >= beyond):
         return 0, 0  # ``offset`` may be in an open transaction's batch, if a trim cut this batch
@@ -72,7 +72,7 @@ def _span_of(log: PartitionLog, offset: int, beyond: int | None) -> tuple[int, i
     return (0, 0) if first is None else (first, log.index.stop_at(beyond))
 
 
-def _reading(log: PartitionLog, first: int, stop: int) -> Reading:
+def _new_read(log: PartitionLog, first: int, stop: int) -> Reading:
     index = log.index
     keys = tuple(map(log.batch_key, index.bases[first:stop]))
     size, beyond = index.bytes_between(first, stop), index.nexts[stop - 1]

@@ -65,7 +65,7 @@ def _refuse_empty_after_loss(store: Store, settings: Settings) -> None:
     """Refuse an empty store whose writes were lost, before it is initialised as a new store."""
     lost = store.lost_writes if isinstance(store, RocksStore) and store.get(CLUSTER) is None else 0
     if lost and not settings.log_recovery_accept_loss:
-        raise StoreDamaged(_sentence(lost, []))
+        raise StoreDamaged(_loss_sentence(lost, []))
 
 
 def examine(
@@ -77,7 +77,7 @@ def examine(
     """Compare the store with the write audit. Raises StoreDamaged; ``progress`` may raise to stop it."""
     if not isinstance(store, RocksStore):
         return
-    losses = [*_missing_ends(store, catalogue), *_holes(catalogue)]
+    losses = [*_missing_ends(store, catalogue), *_unexplained_losses(catalogue)]
     excused = not store.write_audit.same_boot and not store.lost_writes
     if excused and losses:
         logger.warning(
@@ -85,9 +85,9 @@ def examine(
         )
         losses = []
     if settings.log_recovery_check_batches:
-        losses += _unreadable(catalogue, progress)
+        losses += _unreadable_losses(catalogue, progress)
     if store.lost_writes or losses:
-        _judge(store, losses, settings)
+        _judge_losses(store, losses, settings)
     ends = {
         log.place: log.end_offset
         for topic in catalogue
@@ -97,8 +97,8 @@ def examine(
     store.write_audit.restart(store.sequence, ends)
 
 
-def _judge(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
-    message = _sentence(store.lost_writes, losses)
+def _judge_losses(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
+    message = _loss_sentence(store.lost_writes, losses)
     if not settings.log_recovery_accept_loss:
         raise StoreDamaged(
             f"{message}. Set log.recovery.accept.loss=true to start without this data"
@@ -112,7 +112,7 @@ def _judge(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
         accept_losses(those[0].log, spans, [loss.first for loss in those if loss.is_batch])
 
 
-def _sentence(lost_writes: int, losses: list[Loss]) -> str:
+def _loss_sentence(lost_writes: int, losses: list[Loss]) -> str:
     parts = [f"{lost_writes} acknowledged writes are missing"] if lost_writes else []
     parts += [str(loss) for loss in losses[:NAMED]]
     if len(losses) > NAMED:
@@ -120,26 +120,26 @@ def _sentence(lost_writes: int, losses: list[Loss]) -> str:
     return "the store is damaged: " + "; ".join(parts)
 
 
-def _logs(catalogue: Catalogue) -> Iterator[tuple[str, PartitionLog]]:
+def _all_logs(catalogue: Catalogue) -> Iterator[tuple[str, PartitionLog]]:
     for topic in catalogue:
         for number, log in enumerate(topic.partitions):
             yield f"{topic.name}-{number}", log
 
 
 def _missing_ends(store: RocksStore, catalogue: Catalogue) -> Iterator[Loss]:
-    for name, log in _logs(catalogue):
+    for name, log in _all_logs(catalogue):
         end = store.write_audit.ends.get(log.place, 0)
         if end > log.end_offset:
             yield Loss(name, log, log.end_offset, end)
 
 
-def _holes(catalogue: Catalogue) -> Iterator[Loss]:
-    for name, log in _logs(catalogue):
+def _unexplained_losses(catalogue: Catalogue) -> Iterator[Loss]:
+    for name, log in _all_logs(catalogue):
         for first, beyond in unexplained_holes(log):
             yield Loss(name, log, first, beyond)
 
 
-def _unreadable(catalogue: Catalogue, progress: Callable[[], None]) -> Iterator[Loss]:
-    for name, log in _logs(catalogue):
+def _unreadable_losses(catalogue: Catalogue, progress: Callable[[], None]) -> Iterator[Loss]:
+    for name, log in _all_logs(catalogue):
         for offset, beyond in unreadable(log, CHECK_BYTES, progress):
             yield Loss(name, log, offset, beyond, is_batch=True)

@@ -33,11 +33,11 @@ def restore_logs(
     ``progress`` is called once for each log with batches, and may raise to stop the start.
     """
     places = {log.place: log for log in logs}
-    opened, ended = (_by_place(store, kind) for kind in (OPEN, ENDED))
+    opened, ended = (_pairs_by_partition(store, kind) for kind in (OPEN, ENDED))
     for place in opened.keys() | ended.keys():
         if place in places:
             _restore_transactions(places[place], opened.get(place, ()), ended.get(place, ()))
-    starts, floors, cleans = (_values(store, kind) for kind in (START, FLOOR, CLEAN))
+    starts, floors, cleans = (_values_by_partition(store, kind) for kind in (START, FLOOR, CLEAN))
     for place, log in places.items():
         _restore_start(log, starts.get(place), cleans.get(place))
     for place, entries in groupby(store.scan(INDEX), key=lambda pair: pair[0][PLACE]):
@@ -48,12 +48,12 @@ def restore_logs(
         _restore_end(log, floors.get(place))
 
 
-def _values(store: Store, kind: bytes) -> dict[bytes, bytes]:
+def _values_by_partition(store: Store, kind: bytes) -> dict[bytes, bytes]:
     """Return the values of one kind of key by topic id and partition."""
     return {key[1:]: value for key, value in store.scan(kind)}
 
 
-def _by_place(store: Store, kind: bytes) -> dict[bytes, list[Pair]]:
+def _pairs_by_partition(store: Store, kind: bytes) -> dict[bytes, list[Pair]]:
     """Group the pairs of one kind of key by topic id and partition."""
     found: dict[bytes, list[Pair]] = {}
     for key, value in store.scan(kind):
@@ -63,15 +63,15 @@ def _by_place(store: Store, kind: bytes) -> dict[bytes, list[Pair]]:
 
 def _restore_transactions(log: PartitionLog, opened: Iterable[Pair], ended: Iterable[Pair]) -> None:
     """Restore the open and the aborted transactions, in key order."""
-    firsts = [(_number(key), OFFSET.unpack(value)[0]) for key, value in opened]
+    firsts = [(_number_in_key(key), OFFSET.unpack(value)[0]) for key, value in opened]
     aborted = []
     for key, value in ended:
         producer_id, first, stable = ABORTED.unpack(value)
-        aborted.append(Aborted(producer_id, first, _number(key), stable))
+        aborted.append(Aborted(producer_id, first, _number_in_key(key), stable))
     log.transactions.restore(firsts, aborted)
 
 
-def _number(key: bytes) -> int:
+def _number_in_key(key: bytes) -> int:
     """Return the offset or the producer id in a key."""
     return int(OFFSET.unpack_from(key, PLACE.stop)[0])
 
@@ -88,7 +88,7 @@ def _restore_start(log: PartitionLog, start: bytes | None, clean: bytes | None) 
 def _restore_batches(log: PartitionLog, entries: Iterable[Pair]) -> None:
     """Restore the index of batches, in key order, and the missing offsets between them."""
     for key, value in entries:
-        base, entry = _number(key), Entry.unpack(value)
+        base, entry = _number_in_key(key), Entry.unpack(value)
         follows = entry.follows if entry.follows >= 0 else base
         if not len(log.index):
             log.start_offset = max(log.start_offset, follows)

@@ -82,7 +82,7 @@ def _pack_zstd(body: bytes) -> bytes:
     return bytes(cramjam.zstd.compress(body))
 
 
-def _gzip(body: bytes, limit: int) -> bytes:
+def _unpack_gzip(body: bytes, limit: int) -> bytes:
     """Decompress one or more gzip members; ignore bytes after the last member, as Java does."""
     out: list[bytes] = []
     position = 0
@@ -101,10 +101,10 @@ def _gzip(body: bytes, limit: int) -> bytes:
             return b"".join(out)
 
 
-def _snappy(body: bytes, limit: int) -> bytes:
+def _unpack_snappy(body: bytes, limit: int) -> bytes:
     """Decompress a bare block, or blocks with lengths, as Java's streams write them."""
     if not body.startswith(XERIAL):
-        return _snappy_block(body, limit)
+        return _unpack_snappy_block(body, limit)
     out: list[bytes] = []
     position = XERIAL_HEADER
     while position + 4 <= len(body):
@@ -112,13 +112,13 @@ def _snappy(body: bytes, limit: int) -> bytes:
         position += 4
         if size < 0 or position + size > len(body):
             raise Unreadable("a snappy block ends early")
-        out.append(_snappy_block(body[position : position + size], limit))
+        out.append(_unpack_snappy_block(body[position : position + size], limit))
         limit -= len(out[-1])
         position += size
     return b"".join(out)
 
 
-def _snappy_block(block: bytes, limit: int) -> bytes:
+def _unpack_snappy_block(block: bytes, limit: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > MOST_OF_SNAPPY * len(block):
         raise Unreadable(f"a snappy block of {len(block)} bytes announces {size} unpacked bytes")
@@ -127,8 +127,8 @@ def _snappy_block(block: bytes, limit: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _lz4(body: bytes, limit: int) -> bytes:
-    return _into(cramjam.lz4.decompress_into, body[: _lz4_end(body)], limit)
+def _unpack_lz4(body: bytes, limit: int) -> bytes:
+    return _unpack_into_buffer(cramjam.lz4.decompress_into, body[: _lz4_end(body)], limit)
 
 
 def _lz4_end(body: bytes) -> int:
@@ -146,11 +146,13 @@ def _lz4_end(body: bytes) -> int:
         position += (size & 0x7FFFFFFF) + checksum
 
 
-def _zstd(body: bytes, limit: int) -> bytes:
-    return _into(cramjam.zstd.decompress_into, body, limit) if body else b""
+def _unpack_zstd(body: bytes, limit: int) -> bytes:
+    return _unpack_into_buffer(cramjam.zstd.decompress_into, body, limit) if body else b""
 
 
-def _into(decompress: Callable[[bytes, bytearray], int], body: bytes, limit: int) -> bytes:
+def _unpack_into_buffer(
+    decompress: Callable[[bytes, bytearray], int], body: bytes, limit: int
+) -> bytes:
     """Decompress into a growing buffer, which never exceeds ``limit``."""
     size = min(max(FIRST_GUESS, 4 * len(body)), limit)
     while True:
@@ -165,5 +167,5 @@ def _into(decompress: Callable[[bytes, bytearray], int], body: bytes, limit: int
             size = min(8 * size, limit)
 
 
-_CODECS: Final = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}
+_CODECS: Final = {1: _unpack_gzip, 2: _unpack_snappy, 3: _unpack_lz4, 4: _unpack_zstd}
 _PACKERS: Final = {1: _pack_gzip, 2: _pack_snappy, 3: _pack_lz4, 4: _pack_zstd}

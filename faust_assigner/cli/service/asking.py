@@ -24,7 +24,7 @@ OLD_S = 15.0
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def _checked(context: click.Context, option: click.Parameter, said: str) -> str:
+def _check_address(context: click.Context, option: click.Parameter, said: str) -> str:
     """Return the address if it is valid. Raises BadParameter.
 
     gRPC itself would use a different port instead of a port that is too large, and any word as a host.
@@ -43,7 +43,7 @@ CHANNEL = (
         default="{}:{}".format(*AT.default),
         show_default=True,
         metavar="HOST:PORT",
-        callback=_checked,
+        callback=_check_address,
         envvar=AT.name,
         show_envvar=True,
         help="The address of an instance of the service.",
@@ -176,7 +176,7 @@ def print_rows(rows: Iterable[Sequence[object]], heads: Sequence[str], as_json: 
     if as_json:
         click.echo(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
         return
-    table = [heads, *[tuple(map(_cell, row)) for row in rows]]
+    table = [heads, *[tuple(map(_cell_text, row)) for row in rows]]
     widths = [max(len(line[n]) for line in table) for n in range(len(heads))]
     for line in table:
         click.echo(
@@ -184,7 +184,7 @@ def print_rows(rows: Iterable[Sequence[object]], heads: Sequence[str], as_json: 
         )
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value)) or "-"
     if isinstance(value, float):

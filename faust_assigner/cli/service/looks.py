@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
 
 
-def _time(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _word(one: Any, field: str) -> str:
+def _enum_word(one: Any, field: str) -> str:
     """Return an enum's value as a word: ``HANDOFF_PHASE_WARMING`` -> ``Warming``."""
     kind = one.DESCRIPTOR.fields_by_name[field].enum_type
     return str(kind.values_by_number[getattr(one, field)].name.rpartition("_")[2].capitalize())
@@ -59,7 +59,7 @@ async def consumers(operator: Operator, watch: bool, as_json: bool) -> None:
         ("consumer", "status", "topics", "rack", "capacity"),
         lambda one: (
             one.consumer_name,
-            _word(one, "status"),
+            _enum_word(one, "status"),
             list(one.topics),
             one.rack,
             one.capacity,
@@ -104,7 +104,7 @@ async def handoffs(operator: Operator, watch: bool, as_json: bool) -> None:
             one.partition.partition,
             one.old_owner,
             one.new_owner,
-            _word(one, "phase"),
+            _enum_word(one, "phase"),
             round(one.progress, 3),
             round(one.age_s, 1),
             one.handoff_id,
@@ -148,9 +148,9 @@ async def status(operator: Operator, as_json: bool) -> None:
         "age_s": round(state.age_s, 1),
         "paused": state.HasField("paused"),
         "reason": state.paused.reason,
-        "paused_since": _time(state.paused.since) if state.HasField("paused") else "",
+        "paused_since": _time_text(state.paused.since) if state.HasField("paused") else "",
         "consumers": len(state.consumers),
-        "draining": sum(_word(one, "status") == "Draining" for one in state.consumers),
+        "draining": sum(_enum_word(one, "status") == "Draining" for one in state.consumers),
         "partitions": sum(one.partition_count for one in state.topics),
         "owned": owned,
         "handoffs": len(state.handoffs),

@@ -13,25 +13,27 @@ if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
 
 
-def _partition(context: click.Context, argument: click.Parameter, said: str) -> tuple[str, int]:
+def _parse_partition(
+    context: click.Context, argument: click.Parameter, said: str
+) -> tuple[str, int]:
     topic, slash, number = said.rpartition("/")
     if not (slash and topic and number.isdecimal()):
         raise click.BadParameter(f"must be TOPIC/PARTITION, as orders/7, got {said!r}")
     return topic, int(number)
 
 
-_AT = click.argument("partition", metavar="TOPIC/PARTITION", callback=_partition)
+_AT = click.argument("partition", metavar="TOPIC/PARTITION", callback=_parse_partition)
 
 
 def _name(partition: tuple[str, int]) -> str:
     return f"{partition[0]}/{partition[1]}"
 
 
-def _row(partition: tuple[str, int]) -> dict[str, object]:
+def _partition_row(partition: tuple[str, int]) -> dict[str, object]:
     return {"topic": partition[0], "partition": partition[1]}
 
 
-def _say(as_json: bool, words: str, **row: object) -> None:
+def _print_result(as_json: bool, words: str, **row: object) -> None:
     """Print ``words``, or ``row`` as JSON."""
     click.echo(json.dumps(row) if as_json else words)
 
@@ -50,7 +52,7 @@ async def drain(operator: Operator, consumer: str, as_json: bool) -> None:
         "WAIT_FOR_DRAIN": "hands its partitions over; its stream ends after the last hand-off",
         "SHUTDOWN_NOW": "has no partitions that another consumer can take; its stream ends now",
     }
-    _say(as_json, f"{consumer}: {words[action]}", consumer=consumer, action=action)
+    _print_result(as_json, f"{consumer}: {words[action]}", consumer=consumer, action=action)
 
 
 @click.command()
@@ -59,7 +61,7 @@ async def drain(operator: Operator, consumer: str, as_json: bool) -> None:
 async def undrain(operator: Operator, consumer: str, as_json: bool) -> None:
     """End the drain of CONSUMER: it keeps its remaining partitions, and gets new partitions again."""
     await operator.undrain(consumer)
-    _say(as_json, f"{consumer}: not drained any more", consumer=consumer, drained=False)
+    _print_result(as_json, f"{consumer}: not drained any more", consumer=consumer, drained=False)
 
 
 @click.command()
@@ -72,7 +74,7 @@ async def pause(operator: Operator, reason: str, as_json: bool) -> None:
     hand off, and the moves of pin and move are made.
     """
     await operator.pause(reason)
-    _say(as_json, "paused", paused=True, reason=reason)
+    _print_result(as_json, "paused", paused=True, reason=reason)
 
 
 @click.command()
@@ -80,7 +82,7 @@ async def pause(operator: Operator, reason: str, as_json: bool) -> None:
 async def resume(operator: Operator, as_json: bool) -> None:
     """End a pause: moves for balance begin again."""
     await operator.resume()
-    _say(as_json, "not paused", paused=False)
+    _print_result(as_json, "not paused", paused=False)
 
 
 @click.command()
@@ -95,7 +97,12 @@ async def move(
     The loads stay even: another partition of CONSUMER may go the other way.
     """
     await operator.move(partition, consumer)
-    _say(as_json, f"{_name(partition)}: goes to {consumer}", **_row(partition), consumer=consumer)
+    _print_result(
+        as_json,
+        f"{_name(partition)}: goes to {consumer}",
+        **_partition_row(partition),
+        consumer=consumer,
+    )
 
 
 @click.command()
@@ -106,7 +113,7 @@ async def pin(operator: Operator, partition: tuple[str, int], consumer: str, as_
     """Keep TOPIC/PARTITION on CONSUMER until unpin, whenever CONSUMER is registered."""
     await operator.pin(partition, consumer)
     said = f"{_name(partition)}: pinned to {consumer}"
-    _say(as_json, said, **_row(partition), consumer=consumer, pinned=True)
+    _print_result(as_json, said, **_partition_row(partition), consumer=consumer, pinned=True)
 
 
 @click.command()
@@ -115,7 +122,9 @@ async def pin(operator: Operator, partition: tuple[str, int], consumer: str, as_
 async def unpin(operator: Operator, partition: tuple[str, int], as_json: bool) -> None:
     """End the pin of TOPIC/PARTITION, or cancel its unfinished move."""
     await operator.unpin(partition)
-    _say(as_json, f"{_name(partition)}: not pinned", **_row(partition), pinned=False)
+    _print_result(
+        as_json, f"{_name(partition)}: not pinned", **_partition_row(partition), pinned=False
+    )
 
 
 @click.command(name="set-topic")
@@ -128,7 +137,7 @@ async def set_topic(operator: Operator, topic: str, count: int, as_json: bool) -
     With a smaller COUNT than before, the partitions beyond it are taken from their owners.
     """
     await operator.set_topic(topic, count)
-    _say(as_json, f"{topic}: {count} partitions", topic=topic, partition_count=count)
+    _print_result(as_json, f"{topic}: {count} partitions", topic=topic, partition_count=count)
 
 
 @click.command(name="remove-topic")
@@ -140,7 +149,7 @@ async def remove_topic(operator: Operator, topic: str, as_json: bool) -> None:
     Neither an instance that is started with --topic nor a consumer that wants it brings it back.
     """
     await operator.remove_topic(topic)
-    _say(as_json, f"{topic}: removed", topic=topic, removed=True)
+    _print_result(as_json, f"{topic}: removed", topic=topic, removed=True)
 
 
 @click.command()
@@ -150,4 +159,4 @@ async def abort(operator: Operator, partition: tuple[str, int], as_json: bool) -
     """Abort the present hand-off of TOPIC/PARTITION; the next round may begin a new hand-off."""
     await operator.abort(partition)
     said = f"{_name(partition)}: the hand-off is aborted"
-    _say(as_json, said, **_row(partition), aborted=True)
+    _print_result(as_json, said, **_partition_row(partition), aborted=True)

@@ -19,14 +19,14 @@ def assign_ranges(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
     for topic_id in sorted(topics):
         readers = [m for m in line if topic_id in spec.members[m].topics]
         for member_id, run in zip(
-            readers, _runs(topics[topic_id].partitions, len(readers)), strict=True
+            readers, _partition_runs(topics[topic_id].partitions, len(readers)), strict=True
         ):
             if run:
                 target[member_id][topic_id] = tuple(run)
     return target
 
 
-def _runs(partitions: int, readers: int) -> list[range]:
+def _partition_runs(partitions: int, readers: int) -> list[range]:
     """Return the runs; the first ``partitions % readers`` runs are longer by 1."""
     if not readers:
         return []

@@ -33,10 +33,10 @@ def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target
     classes and members.
     """
     line = sorted(spec.members)
-    classes = _classes(spec, line, topics)
+    classes = _topics_by_subscribers(spec, line, topics)
     before = _before(spec, line)
-    here = _arrived(spec)
-    tasks = [_in_order(ids, topics, here) for ids in classes.values()]
+    here = _arrived_partitions(spec)
+    tasks = [_partitions_in_order(ids, topics, here) for ids in classes.values()]
     owners = [
         np.array([before.get(pair, NOBODY) for pair in pairs], dtype=np.int64) for pairs in tasks
     ]
@@ -63,7 +63,7 @@ def by_topic(pairs: list[Pair]) -> dict[TopicId, tuple[int, ...]]:
     return {topic_id: tuple(numbers) for topic_id, numbers in found.items()}
 
 
-def _classes(
+def _topics_by_subscribers(
     spec: GroupSpec, line: list[str], topics: Mapping[TopicId, Topic]
 ) -> dict[frozenset[int], list[TopicId]]:
     """Return topics by their subscribers (indexes into ``line``), without unsubscribed topics."""
@@ -77,7 +77,7 @@ def _classes(
     return classes
 
 
-def _arrived(spec: GroupSpec) -> frozenset[Pair]:
+def _arrived_partitions(spec: GroupSpec) -> frozenset[Pair]:
     """Return the partitions that have arrived at their member of the last target."""
     both = (
         (topic_id, number)
@@ -88,7 +88,7 @@ def _arrived(spec: GroupSpec) -> frozenset[Pair]:
     return frozenset(both)
 
 
-def _in_order(
+def _partitions_in_order(
     ids: list[TopicId], topics: Mapping[TopicId, Topic], here: frozenset[Pair]
 ) -> list[Pair]:
     """Return the partitions of a class, first the arrived partitions, which are kept with priority."""
@@ -126,14 +126,14 @@ def keep_more(counts: Ints, held: Ints, allowed: Bools) -> Ints:
     loads, so such a path counts as a circle, too.
     """
     counts = counts.copy()
-    while (circle := _gainful_circle(counts, held, allowed)) is not None:
+    while (circle := _gainful_cycle(counts, held, allowed)) is not None:
         for giver, taker, row in circle:
             counts[row, giver] -= 1
             counts[row, taker] += 1
     return counts
 
 
-def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | None:
+def _gainful_cycle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | None:
     """Return the steps (giver, taker, class) of a circle that lets more partitions stay, or None.
 
     The search is the algorithm of Bellman and Ford for a circle of negative cost.
@@ -154,7 +154,7 @@ def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | No
     )  # a step back from the smaller load to the larger
     cost[swap], through[swap] = 0, NOBODY
     np.fill_diagonal(cost, far)
-    steps = _negative_circle(cost, far)
+    steps = _negative_cycle(cost, far)
     return (
         None
         if steps is None
@@ -162,7 +162,7 @@ def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | No
     )
 
 
-def _negative_circle(cost: Ints, far: int) -> list[tuple[int, int]] | None:
+def _negative_cycle(cost: Ints, far: int) -> list[tuple[int, int]] | None:
     members = cost.shape[0]
     distance = np.zeros(members, dtype=np.int64)
     previous = np.full(members, NOBODY, dtype=np.int64)

@@ -124,7 +124,7 @@ class Book:
 
     def _put_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
         before = self.members.get(member_id)
-        _exchange(
+        _exchange_counts(
             self.names,
             before.topic_names if before is not None else frozenset(),
             metadata.topic_names if metadata is not None else frozenset(),
@@ -213,7 +213,7 @@ class Book:
             self.behind.discard(member_id)
 
 
-def _exchange(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) -> None:
+def _exchange_counts(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) -> None:
     """Replace a member's names in the counts.
 
     Cost: O(number of added and removed names); a client may send thousands of names.

@@ -64,12 +64,12 @@ class Heartbeats(Targets):
                 self._take_over(self.book.instances[event.instance_id], member_id)
         before = self.book.at(member_id)
         known = self.book.members.get(member_id, MemberMetadata())
-        reads_anew = self._update_metadata(member_id, _said(event, known))
+        reads_anew = self._update_metadata(member_id, _reported_metadata(event, known))
         self._follow_epoch()
         after = self._reconcile(member_id, event.owned, reads_anew=reads_anew)
         self._watch_848(member_id, before, after)
         changed = plain(before.assigned) != plain(after.assigned)
-        told = plain(after.assigned) if changed or _is_full(event) else None
+        told = plain(after.assigned) if changed or _requests_full_answer(event) else None
         self._emit(fx.ConsumerHeartbeatReply(
             event.token, Code.NONE, None, member_id, after.epoch, self.limits.heartbeat_interval_ms, told,
         ))  # fmt: skip
@@ -227,7 +227,7 @@ def check_epoch(
     )
 
 
-def _said(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetadata:
+def _reported_metadata(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetadata:
     """Return the member's metadata; omitted fields keep their values."""
     names, regex, timeout = (
         event.subscribed_topic_names,
@@ -249,7 +249,7 @@ def _said(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetada
     )
 
 
-def _is_full(event: ConsumerGroupHeartbeat) -> bool:
+def _requests_full_answer(event: ConsumerGroupHeartbeat) -> bool:
     """Return whether the heartbeat repeats all fields, which requests a full answer."""
     subscribes = (
         event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None

@@ -128,7 +128,7 @@ def downgraded_record(
     staying = [m for m in book.members if m not in gone]
     roster = Roster()
     for member_id in staying:
-        roster.add(_member(book, member_id, catalogue))
+        roster.add(_classic_member(book, member_id, catalogue))
     return fx.GroupRecord(
         book.group_id,
         book.epoch,
@@ -140,7 +140,7 @@ def downgraded_record(
     )
 
 
-def _member(book: Book, member_id: str, catalogue: Catalogue) -> Member:
+def _classic_member(book: Book, member_id: str, catalogue: Catalogue) -> Member:
     metadata = book.members[member_id]
     side = metadata.classic
     if side is None:

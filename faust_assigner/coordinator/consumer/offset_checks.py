@@ -23,7 +23,7 @@ def check_commit(book: Book, catalogue: Catalogue, event: CommitOffsets) -> Code
     is_current = event.generation == book.at(event.member_id).epoch
     if is_current or _may_commit_late(book, catalogue, event):
         return Code.NONE
-    return _wrong_epoch(book, event.member_id)
+    return _epoch_error(book, event.member_id)
 
 
 def _may_commit_late(book: Book, catalogue: Catalogue, event: CommitOffsets) -> bool:
@@ -51,10 +51,10 @@ def check_fetch(book: Book, event: FetchOffsets) -> Code:
     if event.member_id not in book.members:
         return Code.UNKNOWN_MEMBER_ID
     if event.epoch != book.at(event.member_id).epoch:
-        return _wrong_epoch(book, event.member_id)
+        return _epoch_error(book, event.member_id)
     return Code.NONE
 
 
-def _wrong_epoch(book: Book, member_id: str) -> Code:
+def _epoch_error(book: Book, member_id: str) -> Code:
     classic = member_id in book.classic_members
     return Code.ILLEGAL_GENERATION if classic else Code.STALE_MEMBER_EPOCH

@@ -37,8 +37,8 @@ def next_step(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> 
     """Return the member after one step, or unchanged if blocked; ``owned`` are its reported partitions."""
     waits = member.state is MemberState.UNREVOKED and _still_owns(owned, member.revoking)
     if not waits and not is_settled(member, aim.epoch):
-        return _towards(member, aim, owned)
-    return _shed_unread(member, aim, owned) if aim.reads_anew else member
+        return _step_towards(member, aim, owned)
+    return _revoke_unsubscribed(member, aim, owned) if aim.reads_anew else member
 
 
 def is_settled(member: CurrentAssignment, target_epoch: int) -> bool:
@@ -51,7 +51,9 @@ def _still_owns(owned: Partitions | None, revoking: Epochs) -> bool:
     return owned is None or overlaps(owned, revoking)
 
 
-def _towards(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> CurrentAssignment:
+def _step_towards(
+    member: CurrentAssignment, aim: Aim, owned: Partitions | None
+) -> CurrentAssignment:
     wanted = {t: frozenset(parts) for t, parts in aim.target.items() if t in aim.readable}
     kept = keep(member.assigned, lambda t, p: p in wanted.get(t, ()))
     revoke = keep(member.assigned, lambda t, p: p not in wanted.get(t, ()))
@@ -81,7 +83,7 @@ def _towards(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> C
     )
 
 
-def _shed_unread(
+def _revoke_unsubscribed(
     member: CurrentAssignment, aim: Aim, owned: Partitions | None
 ) -> CurrentAssignment:
     """Revoke the partitions of unsubscribed topics immediately, whatever the target contains."""

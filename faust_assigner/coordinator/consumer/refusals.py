@@ -18,7 +18,7 @@ Refusal = tuple[Code, str]
 Check = tuple[Callable[[ConsumerGroupHeartbeat], bool], str]
 
 
-def _is_empty_where_it_must_not_be(event: ConsumerGroupHeartbeat) -> bool:
+def _has_empty_field(event: ConsumerGroupHeartbeat) -> bool:
     # As in Kafka, epoch -2 is not checked in version 0: an empty member id gets FENCED_INSTANCE_ID.
     names_itself = event.api_version >= 1 or event.member_epoch not in (JOIN, LEAVE_FOR_A_WHILE)
     return not event.member_id and names_itself
@@ -27,7 +27,7 @@ def _is_empty_where_it_must_not_be(event: ConsumerGroupHeartbeat) -> bool:
 # Each line: the condition of a refusal, and the message for the client.
 ALWAYS: Final[Sequence[Check]] = (
     (lambda e: e.member_epoch < LEAVE_FOR_A_WHILE, "the member epoch is below -2"),
-    (_is_empty_where_it_must_not_be, "the member id is empty"),
+    (_has_empty_field, "the member id is empty"),
     (lambda e: e.instance_id == "", "the instance id is empty"),
     (lambda e: e.rack_id == "", "the rack id is empty"),
 )

@@ -102,7 +102,7 @@ class Topics:
         """Return a digest of the client and its topics; 0 if no topic is hidden from the client."""
         if key not in self._seals:
             return 0
-        return _number(self._seals[key] + repr(tuple(wanted)).encode())
+        return _digest_number(self._seals[key] + repr(tuple(wanted)).encode())
 
     def read_by(self, member: MemberMetadata) -> frozenset[TopicId]:
         """Return the ids of the existing topics of a member; cost O(its names)."""
@@ -147,5 +147,5 @@ class Topics:
                 del self._shared[found], self._distinct[found]
 
 
-def _number(told: bytes) -> int:
+def _digest_number(told: bytes) -> int:
     return int.from_bytes(blake2b(told, digest_size=8).digest(), "big") >> 1

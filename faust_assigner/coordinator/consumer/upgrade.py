@@ -103,7 +103,7 @@ def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
         held = {t: tuple(p for p in parts if (t, p) not in taken) for t, parts in found.items()}
         held = {t: parts for t, parts in held.items() if parts}
         taken |= {(t, p) for t, parts in held.items() for p in parts}
-        add(Kind.MEMBER, _metadata(member, said.topics, said.rack_id), member.member_id)
+        add(Kind.MEMBER, _member_metadata(member, said.topics, said.rack_id), member.member_id)
         add(Kind.TARGET, TargetAssignment(held), member.member_id)
         stood = CurrentAssignment(epoch, epoch, MemberState.STABLE, dated(held, epoch), {})
         add(Kind.CURRENT, stood, member.member_id)
@@ -112,7 +112,9 @@ def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
     return tuple(records)
 
 
-def _metadata(member: Member, topics: tuple[str, ...], rack_id: str | None) -> MemberMetadata:
+def _member_metadata(
+    member: Member, topics: tuple[str, ...], rack_id: str | None
+) -> MemberMetadata:
     return MemberMetadata(
         instance_id=member.instance_id,
         rack_id=rack_id,

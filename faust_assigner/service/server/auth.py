@@ -209,13 +209,13 @@ def read_tokens(path: Path) -> tuple[tuple[str, bytes], ...]:
             raise ConfigError(f"{path}, line {number}: expected NAME TOKEN")
         if ANY_END in words[0][:-1] or words[0] == ANY_END:
             raise ConfigError(f"{path}, line {number}: a * may only end a name")
-        found[words[0], _digest(words[1], f"{path}, line {number}")] = None
+        found[words[0], _token_digest(words[1], f"{path}, line {number}")] = None
     if not found:
         raise ConfigError(f"{path} holds no token")
     return tuple(found)
 
 
-def _digest(said: str, where: str) -> bytes:
+def _token_digest(said: str, where: str) -> bytes:
     if not said.startswith(_HASHED):
         return hashlib.sha256(said.encode()).digest()
     try:

@@ -75,20 +75,20 @@ def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:
                 )
             )
         case Replicas():
-            for part, more in _parts(map(message_of, command.partitions)):
+            for part, more in _split_messages(map(message_of, command.partitions)):
                 yield pb.AssignmentCommand(standby=pb.StandbyUpdate(standbys=part, more=more))
         case Pulse():
             yield pb.AssignmentCommand(pulse=pb.Pulse())
 
 
 def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
-    *firsts, (unassigned, _) = _parts(map(message_of, command.unassigned))
+    *firsts, (unassigned, _) = _split_messages(map(message_of, command.unassigned))
     for first, _ in firsts:
         yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(unassigned=first))
     rows: Iterator[pb.Grant | pb.TopicPartition] = chain(
-        map(_granted, command.assigned), map(message_of, command.releasing)
+        map(_grant_message, command.assigned), map(message_of, command.releasing)
     )
-    for number, (part, more) in enumerate(_parts(rows)):
+    for number, (part, more) in enumerate(_split_messages(rows)):
         grants = [row for row in part if isinstance(row, pb.Grant)]
         yield pb.AssignmentCommand(
             assignment=pb.AssignmentUpdate(
@@ -102,7 +102,7 @@ def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
         )
 
 
-def _granted(owned: Owned) -> pb.Grant:
+def _grant_message(owned: Owned) -> pb.Grant:
     return pb.Grant(
         partition=message_of(owned.at),
         epoch=owned.epoch,
@@ -111,7 +111,7 @@ def _granted(owned: Owned) -> pb.Grant:
     )
 
 
-def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
+def _split_messages(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
     """Yield (part, whether another part follows); a part has at most :data:`PART_BYTES`.
 
     There is at least one part. A message above this limit gets a separate part.
@@ -130,9 +130,9 @@ def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
 
 def routed(update: RouteUpdate, pulse_ms: int) -> Iterator[pb.AssignmentsUpdate]:
     """Yield an update of the table of owners as messages; after ``more``, another part follows."""
-    parts = [(part, ()) for part, _ in _parts(map(_route, update.routes))]
+    parts = [(part, ()) for part, _ in _split_messages(map(_route_message, update.routes))]
     if update.unowned:
-        gone = [((), part) for part, _ in _parts(map(message_of, update.unowned))]
+        gone = [((), part) for part, _ in _split_messages(map(message_of, update.unowned))]
         parts = [*(parts if update.routes else ()), *gone]  # type: ignore[list-item]
     for number, (routes, unowned) in enumerate(parts, 1):
         yield pb.AssignmentsUpdate(
@@ -145,7 +145,7 @@ def routed(update: RouteUpdate, pulse_ms: int) -> Iterator[pb.AssignmentsUpdate]
         )
 
 
-def _route(one: Route) -> pb.Route:
+def _route_message(one: Route) -> pb.Route:
     return pb.Route(
         partition=message_of(one.at), owner=one.owner, epoch=one.epoch, endpoint=one.endpoint
     )
@@ -153,11 +153,11 @@ def _route(one: Route) -> pb.Route:
 
 def plans(moves: Sequence[PlannedMove], revision: int) -> Iterator[pb.PlanResponse]:
     """Yield the moves of a dry run, in messages of limited size."""
-    for part, _ in _parts(map(_move, moves)):
+    for part, _ in _split_messages(map(_move_message, moves)):
         yield pb.PlanResponse(moves=part, revision=revision)
 
 
-def _move(move: PlannedMove) -> pb.Move:
+def _move_message(move: PlannedMove) -> pb.Move:
     return pb.Move(
         partition=message_of(move.at), from_owner=move.old_owner or "", to_owner=move.new_owner
     )
@@ -181,12 +181,12 @@ def states(
     rows: Iterator[pb.Topic | pb.Consumer | pb.Handoff | pb.Assignment | pb.Pinned] = chain(
         (pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics),
         (_consumer(one, counts) for one in consumers),
-        map(_handoff, handoffs),
-        map(_assigned, assignments),
-        map(_pinned, pins),
+        map(_handoff_message, handoffs),
+        map(_assignment_message, assignments),
+        map(_pinned_message, pins),
     )
     paused = None if pause is None else pb.Paused(reason=pause.reason, since=pause.since)
-    for part, more in _parts(rows):
+    for part, more in _split_messages(rows):
         state = pb.State(leader=leader, revision=revision, more=more, paused=paused)
         state.group, state.age_s = group, age_s
         for kind, some in groupby(part, type):
@@ -239,7 +239,7 @@ def _consumer(one: Consumer, counts: Mapping[str, int]) -> pb.Consumer:
     )
 
 
-def _assigned(one: Assigned) -> pb.Assignment:
+def _assignment_message(one: Assigned) -> pb.Assignment:
     return pb.Assignment(
         partition=message_of(one.at),
         owner=one.owner,
@@ -250,11 +250,11 @@ def _assigned(one: Assigned) -> pb.Assignment:
     )
 
 
-def _pinned(one: Pin) -> pb.Pinned:
+def _pinned_message(one: Pin) -> pb.Pinned:
     return pb.Pinned(partition=message_of(one.at), consumer_name=one.consumer, once=one.once)
 
 
-def _handoff(one: OpenHandoff) -> pb.Handoff:
+def _handoff_message(one: OpenHandoff) -> pb.Handoff:
     said = one.handoff
     return pb.Handoff(
         partition=message_of(said.at),

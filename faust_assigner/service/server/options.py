@@ -40,7 +40,7 @@ class Options:
         try:
             return cls._read(arguments, environment)
         except ConfigError as error:
-            raise ConfigError(_in_flags(str(error))) from None
+            raise ConfigError(_error_with_flag(str(error))) from None
 
     @classmethod
     def _read(cls, arguments: Mapping[str, object], environment: Mapping[str, str]) -> Options:
@@ -57,8 +57,8 @@ class Options:
             if not (arguments.get(name) or environment.get(BY_NAME[name].name)):
                 found[name] = min(found[name], most)
         options = cls(
-            ServerSettings(**_of(ServerSettings, found)),
-            ServiceSettings(**_of(ServiceSettings, found)),
+            ServerSettings(**_values_for(ServerSettings, found)),
+            ServiceSettings(**_values_for(ServiceSettings, found)),
         )
         options._check()
         return options
@@ -157,7 +157,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _in_flags(error: str) -> str:
+def _error_with_flag(error: str) -> str:
     """Return the error with the setting's flag in place of the setting's name."""
     first, _, rest = error.partition(" ")
     for name, setting in BY_NAME.items():
@@ -169,7 +169,7 @@ def _in_flags(error: str) -> str:
     return f"{first} {rest}"
 
 
-def _of(
+def _values_for(
     owner: type[ServerSettings | ServiceSettings], found: Mapping[str, object]
 ) -> dict[str, Any]:
     """Return the values for the fields of a settings class."""

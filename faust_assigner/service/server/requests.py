@@ -31,28 +31,28 @@ async def by_topic(
 ) -> dict[str, tuple[int, ...]]:
     """Return topic -> ascending partition numbers, merged from both lists."""
     found: defaultdict[str, set[int]] = defaultdict(set)
-    for some in _slices(partitions):
+    for some in _slice_list(partitions):
         for one in some:
             found[one.topic].add(one.partition)
         await asyncio.sleep(0)
-    for many in _slices(topics):
+    for many in _slice_list(topics):
         for numbers in many:
             found[numbers.topic].update(numbers.partitions)
         await asyncio.sleep(0)
     return {topic: tuple(sorted(numbers)) for topic, numbers in sorted(found.items())}
 
 
-async def _weights(request: pb.RegisterRequest) -> dict[str, dict[int, float]]:
+async def _weights_by_partition(request: pb.RegisterRequest) -> dict[str, dict[int, float]]:
     """Return topic -> partition -> weight.
 
     Raises BadRequest if a topic has unequal numbers of partitions and weights.
     """
     found: defaultdict[str, dict[int, float]] = defaultdict(dict)
-    for some in _slices(request.weights):
+    for some in _slice_list(request.weights):
         for one in some:
             found[one.partition.topic][one.partition.partition] = one.weight
         await asyncio.sleep(0)
-    for many in _slices(request.weights_by_topic):
+    for many in _slice_list(request.weights_by_topic):
         for said in many:
             if len(said.partitions) != len(said.weights):
                 raise BadRequest(
@@ -64,7 +64,7 @@ async def _weights(request: pb.RegisterRequest) -> dict[str, dict[int, float]]:
     return dict(sorted(found.items()))
 
 
-def _slices(said: Sequence[T]) -> Iterator[Sequence[T]]:
+def _slice_list(said: Sequence[T]) -> Iterator[Sequence[T]]:
     """Yield a long list in slices; the caller lets other tasks run after each slice."""
     for start in range(0, len(said), SLICE):
         yield said[start : start + SLICE]
@@ -84,7 +84,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         capacity=request.capacity or 1.0,
         rack=request.rack or None,
         identity=identity,
-        weights=await _weights(request),
+        weights=await _weights_by_partition(request),
         capabilities=(
             *((KEEPS_REPLICAS,) if request.keeps_replicas else ()),
             *((HEARTBEATS,) if request.heartbeats else ()),

@@ -102,11 +102,11 @@ class AssignerServer:
         Raises OSError if an address is taken or does not belong to this machine.
         """
         said = self._options.server
-        with _spoken(said.bind) as address:
+        with _grpc_address(said.bind) as address:
             taken = self._listen(address)
         if said.health:
             limits = channel_options(self._options.settings.consumer_ttl_s)
-            with _spoken(said.health) as address:
+            with _grpc_address(said.health) as address:
                 self._probing, self.health_port = probing(self._health, address, limits)
         await self._health.look()
         await self._server.start()
@@ -148,7 +148,7 @@ class AssignerServer:
 
 
 @contextlib.contextmanager
-def _spoken(at: tuple[str, int]) -> Iterator[str]:
+def _grpc_address(at: tuple[str, int]) -> Iterator[str]:
     """Yield the address in gRPC's form; convert a RuntimeError of the block into OSError."""
     host, port = at
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -102,7 +102,7 @@ class ConsumerServicer:
         if (
             code := ENDED.get(stream.ended or Ended.CLOSED)
         ) is not None and stream.ended is not None:
-            await context.abort(code, _why(node, stream, stream.ended))
+            await context.abort(code, _end_reason(node, stream, stream.ended))
 
     def _asked(self, request: OfConsumer, context: Context) -> tuple[AssignerNode, str]:
         """Return the node of the request's group, and the caller's identity there.
@@ -123,8 +123,8 @@ class ConsumerServicer:
                 message.revision = stream.revision
                 if is_first and isinstance(command, Assignment) and with_session:
                     message.assignment.session_id = stream.session
-                    message.assignment.lives_ms = _ms(stream.lives_s)
-                    message.assignment.pulse_ms = _ms(node.settings.pulse_s)
+                    message.assignment.lives_ms = _to_ms(stream.lives_s)
+                    message.assignment.pulse_ms = _to_ms(node.settings.pulse_s)
                 is_first = False
                 yield message
 
@@ -139,7 +139,7 @@ class ConsumerServicer:
             self._authenticator.caller(context).watching(request.group)
             node = self._groups.of(request.group)
             check_counts("the watch", flat=[request.topics])
-            pulse_ms = _ms(node.settings.pulse_s)
+            pulse_ms = _to_ms(node.settings.pulse_s)
             async with contextlib.aclosing(
                 node.routes(request.topics, request.least_revision)  # type: ignore[type-var]
             ) as updates:
@@ -164,7 +164,7 @@ class ConsumerServicer:
             revision = node.revision
         if lives_s is None:
             return pb.HeartbeatResponse(known=False, revision=revision)
-        return pb.HeartbeatResponse(known=True, lives_ms=_ms(lives_s), revision=revision)
+        return pb.HeartbeatResponse(known=True, lives_ms=_to_ms(lives_s), revision=revision)
 
     @contextlib.asynccontextmanager
     async def _answering(
@@ -259,7 +259,7 @@ class ConsumerServicer:
         )
 
 
-def _why(node: AssignerNode, stream: Stream, ended: Ended) -> str:
+def _end_reason(node: AssignerNode, stream: Stream, ended: Ended) -> str:
     """Return the reason for a stream's end, with the process and, if replaced, its successor."""
     name, incarnation = stream.consumer_name, stream.incarnation
     if ended is Ended.EXPELLED:
@@ -270,5 +270,5 @@ def _why(node: AssignerNode, stream: Stream, ended: Ended) -> str:
     return str(ended.value)
 
 
-def _ms(seconds: float) -> int:
+def _to_ms(seconds: float) -> int:
     return max(1, int(seconds * 1000))

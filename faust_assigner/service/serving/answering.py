@@ -84,8 +84,8 @@ class Answering:
                     f"{kv.create_revision}"
                 )
             if caller is not None:
-                name, incarnation = _asked(handoff, event)
-                if not _is(caller, name, incarnation):
+                name, incarnation = _expected_process(handoff, event)
+                if not _is_process(caller, name, incarnation):
                     raise await self._stranger(at, caller, name, incarnation)
                 unless[self.keys.expelled(name, incarnation)] = expelled(name, incarnation)
             after = decide(handoff)
@@ -114,7 +114,7 @@ class Answering:
             return WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
         kv = await self.store.get(self.keys.consumer(expected))
         registered = codec.readable(codec.load_consumer, kv)
-        if registered is not None and _is(caller, expected, registered.incarnation):
+        if registered is not None and _is_process(caller, expected, registered.incarnation):
             return WrongPhase(f"{at}: this hand-off is with an earlier process of {expected}")
         return replaced(*caller, incarnation)
 
@@ -136,7 +136,7 @@ class Answering:
         """
         kv = await self.store.get(self.keys.assignment(at))
         said = codec.readable(lambda value: codec.load_assigned(value, 0), kv)
-        is_owner = said is not None and caller is not None and _is(caller, *said.process)
+        is_owner = said is not None and caller is not None and _is_process(caller, *said.process)
         if kv is None or caller is None or said is None or is_owner != (event is HandoffEvent.WARM):
             raise NotFound(f"{at}: no hand-off")
         await self._check_not_expelled(caller)
@@ -163,7 +163,7 @@ def said(
     )
 
 
-def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
+def _is_process(caller: tuple[str, str], name: str, incarnation: str) -> bool:
     """Return whether the caller is the process ``name``, ``incarnation``.
 
     If the process sends no incarnation, only the name must match.
@@ -173,6 +173,6 @@ def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
     )
 
 
-def _asked(handoff: Handoff, event: HandoffEvent) -> tuple[str, str]:
+def _expected_process(handoff: Handoff, event: HandoffEvent) -> tuple[str, str]:
     """Return the process that may give this answer, as (name, incarnation)."""
     return handoff.old_process if event in OF_OLD_OWNER else handoff.new_process

@@ -109,7 +109,11 @@ class Beats:
         # The last registration, or its new lease, may not be in this instance's mirror yet.
         kv = await self.store.get(self.keys.consumer(name))
         consumer = codec.readable(codec.load_consumer, kv)
-        if kv is None or consumer is None or not _is_of(consumer, incarnation, session):
+        if (
+            kv is None
+            or consumer is None
+            or not _is_same_registration(consumer, incarnation, session)
+        ):
             return None
         return await self._adopted(consumer, kv.lease, identity)
 
@@ -164,7 +168,7 @@ class Beats:
         )
 
 
-def _is_of(consumer: Consumer, incarnation: str, session: str) -> bool:
+def _is_same_registration(consumer: Consumer, incarnation: str, session: str) -> bool:
     """Whether the registration has this session, or the same process has registered again since."""
     return consumer.session == session or (
         bool(session) and names_itself(incarnation) and consumer.incarnation == incarnation

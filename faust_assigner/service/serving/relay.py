@@ -38,7 +38,7 @@ def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
         if change.kind == "assignments":
             _assignment(view, change, gained, lost)
         elif change.kind == "handoffs":
-            others += _handoff(view, change, gained, lost)
+            others += _handoff_commands(view, change, gained, lost)
         elif change.kind == "replicas":
             others.append((change.name, Replicas(change.after.value if change.after else ())))
     for name in sorted(gained.keys() | lost.keys()):
@@ -48,7 +48,7 @@ def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
     yield from others
 
 
-def _owned(view: View, assigned: Assigned) -> Owned:
+def _owned_value(view: View, assigned: Assigned) -> Owned:
     said = view.dated(assigned)
     return Owned(said.at, said.epoch, said.offset)
 
@@ -64,7 +64,7 @@ def _assignment(
     # A gain overrides a loss in tell(). Skip a gain that a later write of the same batch undid.
     is_current = change.after is not None and view.assignments.get(change.name) == change.after
     if after is not None and is_current and view.is_registered(*after.process):
-        gained.setdefault(after.owner, []).append(_owned(view, after))
+        gained.setdefault(after.owner, []).append(_owned_value(view, after))
     if before is None or (after is not None and after.owner == before.owner):
         return
     entry = view.handoffs.get(change.name)
@@ -77,7 +77,7 @@ def _assignment(
         lost.setdefault(before.owner, []).append(change.name)
 
 
-def _handoff(
+def _handoff_commands(
     view: View,
     change: Change,
     gained: dict[str, list[Owned]],
@@ -88,7 +88,7 @@ def _handoff(
     if before is not None and (
         after is None or after.kv.create_revision != before.kv.create_revision
     ):
-        yield from _ended(view, before, gained, lost)
+        yield from _commands_of_end(view, before, gained, lost)
         before = None
     current = view.handoffs.get(change.name)
     # Yield no command for a state that a later write of the same batch has replaced. Otherwise an
@@ -96,10 +96,10 @@ def _handoff(
     if after is not None and current is not None and current.kv == after.kv:
         known = state_of(before.value) if before else None
         if known is not state_of(after.value):
-            yield from _asked(view, after)
+            yield from _commands_of_state(view, after)
 
 
-def _asked(view: View, entry: Entry[Handoff]) -> Iterator[Told]:
+def _commands_of_state(view: View, entry: Entry[Handoff]) -> Iterator[Told]:
     """Yield the commands to the two consumers that the hand-off's state requires.
 
     A consumer gets its command only if its registered process is the process in the hand-off.
@@ -115,7 +115,7 @@ def _asked(view: View, entry: Entry[Handoff]) -> Iterator[Told]:
         )
 
 
-def _ended(
+def _commands_of_end(
     view: View,
     entry: Entry[Handoff],
     gained: dict[str, list[Owned]],
@@ -136,7 +136,7 @@ def _ended(
         and handoff.strict
         and handoff.phase is Phase.READY
     ):
-        kept = replace(_owned(view, assigned.value), keep=True)
+        kept = replace(_owned_value(view, assigned.value), keep=True)
         gained.setdefault(handoff.old_owner, []).append(kept)
 
 
@@ -148,17 +148,17 @@ def snapshot(view: View, name: str) -> Iterator[Command]:
     asked = [
         command
         for at in sorted(view.moving.get(name, ()))
-        for told, command in _asked(view, view.handoffs[at])
+        for told, command in _commands_of_state(view, view.handoffs[at])
         if told == name
     ]
     releasing = tuple(command.at for command in asked if isinstance(command, Release))
-    yield replace(_full(view, name), releasing=releasing)
+    yield replace(_full_assignment(view, name), releasing=releasing)
     yield from asked
     if name in view.replicas:
         yield Replicas(view.replicas[name].value)
 
 
-def _full(view: View, name: str) -> Assignment:
+def _full_assignment(view: View, name: str) -> Assignment:
     """Return a consumer's full assignment, without the partitions that it must release.
 
     In strict mode the consumer still owns such a partition. But its PartitionReleased may be on the
@@ -168,7 +168,7 @@ def _full(view: View, name: str) -> Assignment:
     """
     mine, let_go = view.incarnation(name), leaving(view, name)
     owned = [
-        _owned(view, assigned)
+        _owned_value(view, assigned)
         for at in sorted(view.owned.get(name, ()))
         if (assigned := view.assignments[at].value).incarnation == mine and at not in let_go
     ]

@@ -68,7 +68,9 @@ class _Watch:
         for change in changes:
             if change.kind == "assignments":
                 self._note([change.name])
-            elif change.kind == "consumers" and _who(change.before) != _who(change.after):
+            elif change.kind == "consumers" and _routing_identity(
+                change.before
+            ) != _routing_identity(change.after):
                 self._note(view.owned.get(change.name, ()))
             elif change.kind == "bases":
                 self._anew = True  # all epochs have changed
@@ -90,24 +92,24 @@ class _Watch:
         view, revision, full = self._mirror.view, self._mirror.dated, self._anew
         if not full:
             changed, self._changed = sorted(self._changed), set()
-            routes = _routes(view, changed)
+            routes = _routes_of(view, changed)
             known = {route.at for route in routes}
             yield RouteUpdate(revision, routes, tuple(at for at in changed if at not in known))
             return
         self._changed, self._anew = set(), False
         mine = [at for at in view.assignments if not self._topics or at.topic in self._topics]
         for start in range(0, len(mine), SLICE) or (0,):
-            routes = _routes(view, mine[start : start + SLICE])
+            routes = _routes_of(view, mine[start : start + SLICE])
             yield RouteUpdate(revision, routes, (), start == 0, start + SLICE < len(mine))
 
 
-def _who(entry: object) -> object:
+def _routing_identity(entry: object) -> object:
     """Return the parts of a registration on which its routes depend."""
     value = getattr(entry, "value", None)
     return None if value is None else (value.incarnation, value.endpoint)
 
 
-def _routes(view: View, partitions: Iterable[TopicPartition]) -> tuple[Route, ...]:
+def _routes_of(view: View, partitions: Iterable[TopicPartition]) -> tuple[Route, ...]:
     """Return the routes of the partitions that a registered process owns."""
     found: list[Route] = []
     for at in partitions:
@@ -134,7 +136,7 @@ async def followed(
     instance does not reach ``least`` within :data:`LEAST_S` seconds, or if the store has not
     answered recently: the caller may ask another instance.
     """
-    await _reached(mirror, clock, least)
+    await _wait_for_revision(mirror, clock, least)
     watch = _Watch(mirror, topics)
     mirror.listeners.append(watch.heard)
     try:
@@ -152,7 +154,7 @@ async def followed(
             mirror.listeners.remove(watch.heard)
 
 
-async def _reached(mirror: Mirror, clock: Clock, least: int) -> None:
+async def _wait_for_revision(mirror: Mirror, clock: Clock, least: int) -> None:
     until = clock.monotonic() + LEAST_S
     while mirror.dated < least:
         if clock.monotonic() >= until:

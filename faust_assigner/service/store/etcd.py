@@ -74,12 +74,12 @@ class EtcdStore:
         found = await self._calls.ask(
             "KV/Range", pb.RangeRequest(key=key.encode()), pb.RangeResponse
         )
-        return _kv(found.kvs[0]) if found.kvs else None
+        return _key_value(found.kvs[0]) if found.kvs else None
 
     async def list(self, prefix: str) -> Listing:
         """List all keys under ``prefix``, page by page, at the first page's revision."""
         items: list[KeyValue] = []
-        start, end, revision, limit = prefix.encode(), _end_of(prefix.encode()), 0, PAGE
+        start, end, revision, limit = prefix.encode(), _prefix_end(prefix.encode()), 0, PAGE
         while True:
             try:
                 page = await self._calls.ask(
@@ -93,7 +93,7 @@ class EtcdStore:
                 limit = max(limit // 8, 1)  # the values are large: request fewer in one message
                 continue
             revision = revision or page.header.revision
-            items += map(_kv, page.kvs)
+            items += map(_key_value, page.kvs)
             if not page.more:
                 return Listing(revision, tuple(items))
             start = page.kvs[-1].key + b"\0"
@@ -103,7 +103,7 @@ class EtcdStore:
         request = pb.WatchRequest(
             create_request=pb.WatchCreateRequest(
                 key=prefix.encode(),
-                range_end=_end_of(prefix.encode()),
+                range_end=_prefix_end(prefix.encode()),
                 start_revision=start_revision,
                 fragment=True,
             )
@@ -126,7 +126,9 @@ class EtcdStore:
                 raise TooManyOperations(len(operations), MAX_OPERATIONS)
         if len({write.key for write in writes}) < len(writes):
             raise ValueError("a transaction writes a key twice")
-        request = pb.TxnRequest(compare=map(_compare, compares), success=map(_operation, writes))
+        request = pb.TxnRequest(
+            compare=map(_compare_message, compares), success=map(_operation_message, writes)
+        )
         done = await self._calls.ask("KV/Txn", request, pb.TxnResponse)
         return TxnResult(done.succeeded, done.header.revision)
 
@@ -194,30 +196,30 @@ def loses_leases(version: str) -> bool:
     return (major, minor) < (3, 6) and patch < KEEPS_LEASES.get((major, minor), patch + 1)
 
 
-def _kv(kv: Any) -> KeyValue:
+def _key_value(kv: Any) -> KeyValue:
     key = kv.key.decode("utf-8", "replace")
     return KeyValue(key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
 
 
 def _event(event: Any) -> Event:
-    kv = _kv(event.kv)
+    kv = _key_value(event.kv)
     return Event(kv.key, kv.mod_revision, kv if event.type == pb.Event.PUT else None)
 
 
-def _compare(compare: Compare) -> Any:
+def _compare_message(compare: Compare) -> Any:
     target, name = _TARGETS[compare.field]
     expected: dict[str, Any] = {name: compare.expected}
     return pb.Compare(result=pb.Compare.EQUAL, target=target, key=compare.key.encode(), **expected)
 
 
-def _operation(write: Write) -> Any:
+def _operation_message(write: Write) -> Any:
     if isinstance(write, Put):
         put = pb.PutRequest(key=write.key.encode(), value=write.value, lease=write.lease)
         return pb.RequestOp(request_put=put)
     return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=write.key.encode()))
 
 
-def _end_of(prefix: bytes) -> bytes:
+def _prefix_end(prefix: bytes) -> bytes:
     """Return the first key after all keys with ``prefix``."""
     for i in range(len(prefix) - 1, -1, -1):
         if prefix[i] < 0xFF:

@@ -90,7 +90,7 @@ class EtcdCalls:
                 await call.write(request)
                 answer: Any = await call.read()
             finally:
-                await _settled(call)
+                await _cancel_stream(call)
         if answer is grpc.aio.EOF:
             self._turn(start.number)
             raise StoreUnavailable("the keepalive ended")
@@ -120,7 +120,7 @@ class EtcdCalls:
         except (grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError) as error:
             raise self._failed(error, start.number) from None
         finally:
-            await _settled(call)
+            await _cancel_stream(call)
 
     def _cancelled(self, response: Any, start_revision: int, number: int) -> StoreError:
         if response.compact_revision:
@@ -228,7 +228,7 @@ class EtcdCalls:
         await self._connections.close()
 
 
-async def _settled(call: Any) -> None:
+async def _cancel_stream(call: Any) -> None:
     """Cancel a stream, and give gRPC time to end it.
 
     gRPC ends the stream in a separate task, at its poller's next event, and reports nothing.

@@ -127,7 +127,7 @@ class MemoryStore:
             return self.revision
         self.revision = revision
         self._log += events
-        self._log_bytes += sum(map(_size, events))
+        self._log_bytes += sum(map(_event_size, events))
         if revision - self.compacted > 2 * self._history:
             self._forget(revision - self._history)
         while self._log_bytes > self._most_bytes and self._log[0].revision < revision:
@@ -166,7 +166,7 @@ class MemoryStore:
         if revision > self.compacted:
             self.compacted = revision
             gone = bisect_left(self._log, revision, key=lambda event: event.revision)
-            self._log_bytes -= sum(map(_size, self._log[:gone]))
+            self._log_bytes -= sum(map(_event_size, self._log[:gone]))
             del self._log[:gone]
 
     # -- leases --------------------------------------------------------------------------------------
@@ -229,6 +229,6 @@ class MemoryStore:
             self._timer = None
 
 
-def _size(event: Event) -> int:
+def _event_size(event: Event) -> int:
     """Return the size of the event's value in bytes."""
     return 0 if event.kv is None else len(event.kv.value)

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from faust_assigner.broker.answers import _builder
+from faust_assigner.broker.answers import _response_builder
 from faust_assigner.broker.storage.records import HEADER
 
 
@@ -23,7 +23,7 @@ def request_frame(api_key: int, version: int, correlation: int, values: dict[str
     out.write(struct.pack(">hhih", api_key, version, correlation, 3) + b"raw")
     if schema.__flexible__:
         out.write(b"\0")
-    entity_writer(schema)(out, _builder(schema)(values))
+    entity_writer(schema)(out, _response_builder(schema)(values))
     return struct.pack(">i", len(out.getvalue())) + out.getvalue()
 
 

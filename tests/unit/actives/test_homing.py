@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.actives.circles import circles_of
 from faust_assigner.actives.homing import bring_home
-from faust_assigner.actives.numbers import _keep_and_land, count_by_member
+from faust_assigner.actives.numbers import _keep_and_place_warm, count_by_member
 from faust_assigner.model import NOBODY, Ints
 
 
@@ -69,7 +69,7 @@ def made(seed: int) -> Case:
     first = [bool(useful) and rng.random() < 0.15 for useful in may]
     number = np.array([n for n, _ in copies], dtype=np.int64)
     member = np.array([m for _, m in copies], dtype=np.int64)
-    owner = _keep_and_land(before, counts, held, number, member, np.array(first, dtype=bool))
+    owner = _keep_and_place_warm(before, counts, held, number, member, np.array(first, dtype=bool))
     home = np.array([rng.randrange(-1, 4) for _ in range(6)])
     return Case(before, owner, 4, copies, first, home)
 

@@ -58,7 +58,7 @@ def test_poured_fluid_is_all_there_and_lifts_only_the_lowest_members(seed: int) 
     rng = np.random.default_rng(seed)
     rest, rate = rng.integers(0, 20, 9).astype(float), 1 / rng.choice([0.5, 1.0, 4.0], 9)
     amount = float(rng.integers(1, 60))
-    filled = potentials._fill_one(amount, rest, rate)
+    filled = potentials._divide_group(amount, rest, rate)
     assert filled.min() >= 0
     assert filled.sum() == pytest.approx(amount)
     level = ((rest + filled) * rate)[filled > 0]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.actives.relief import _budget, _Shift
+from faust_assigner.actives.relief import _move_budget, _Shift
 from faust_assigner.actives.weighted import Weighed
 from faust_assigner.checks.invariants import carried
 from faust_assigner.model import NOBODY
@@ -153,8 +153,8 @@ def test_the_budget_counts_living_owners_only() -> None:
     owner = np.array([0] * 50 + [NOBODY] * 50)
     previous: Any = SimpleNamespace(owner=owner)
     everything = np.ones(100, dtype=np.bool_)
-    assert _budget(previous, np.array([0] * 50 + [1] * 50), everything) == 5
-    assert _budget(previous, np.array([1] * 50 + [1] * 50), everything) == 60
+    assert _move_budget(previous, np.array([0] * 50 + [1] * 50), everything) == 5
+    assert _move_budget(previous, np.array([1] * 50 + [1] * 50), everything) == 60
 
 
 def test_a_swap_counts_as_the_two_moves_that_it_is() -> None:

@@ -31,7 +31,7 @@ def test_a_zero_or_an_empty_text_is_no_missing_value() -> None:
                     if item.default is MISSING or type(item.default) not in (int, bool, str):
                         continue
                     nothing = type(item.default)()
-                    built = answers._builder(entity)({item.name: nothing})
+                    built = answers._response_builder(entity)({item.name: nothing})
                     assert getattr(built, item.name) == nothing, (entity, item.name)
                     if item.default != nothing:
                         tried.add(item.name)

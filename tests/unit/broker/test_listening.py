@@ -12,7 +12,7 @@ import pytest
 from faust_assigner.broker import serve
 from faust_assigner.broker import server as server_module
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.request_walk import MalformedFrame, Walk, _length_prefixed
+from faust_assigner.broker.request_walk import MalformedFrame, Walk, _length_prefixed_rule
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
 from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
 from faust_assigner.broker.settings import Settings
@@ -127,7 +127,7 @@ def test_names_of_any_length_are_skipped_together(lengths: tuple[int, ...]) -> N
             data.append(value & 0x7F | 0x80)
             value >>= 7
         data += bytes([value]) + b"n" * length
-    shape = _length_prefixed(2, compact=True)
+    shape = _length_prefixed_rule(2, compact=True)
     assert shape.skip_many is not None
     assert shape.skip_many(Walk(bytes(data)), 0, len(lengths)) == len(data)
     position = 0

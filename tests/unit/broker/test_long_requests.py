@@ -184,7 +184,7 @@ def test_a_long_answer_is_encoded_in_a_thread_and_a_short_one_at_once(
         crunch = hall.node.crunch
         hall.node.crunch = lambda work: (works.append(work), crunch(work))[1]  # type: ignore[method-assign]
         values = {"groups": [{"group_id": f"g{n}"} for n in range(count)]}
-        pieces = await answering._encode(
+        pieces = await answering._encode_response(
             hall.node, RequestHeader(DESCRIBE_GROUPS, 5, 7, "raw", 0), values
         )
         answer = read(DESCRIBE_GROUPS, 5, b"".join(pieces))

@@ -17,7 +17,7 @@ from faust_assigner.broker.node import Node, wall_ms
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import StoreFailed
-from faust_assigner.broker.wire import _without
+from faust_assigner.broker.wire import _cut_out
 from faust_assigner.coordinator.events import JoinGroup, Protocol, SyncGroup
 from faust_assigner.errors import ConfigError
 from tests.support.clients.raw_client import batch, one_record
@@ -234,7 +234,7 @@ def test_an_address_nobody_can_connect_to_is_not_advertised(listener: str) -> No
 
 def test_several_cuts_leave_everything_else_in_its_place() -> None:
     """The bytes between two cuts are copied once."""
-    assert _without(b"abcdefgh", [(1, 2, b"X"), (4, 6, b""), (7, 8, b"YZ")]) == b"aXcdgYZ"
+    assert _cut_out(b"abcdefgh", [(1, 2, b"X"), (4, 6, b""), (7, 8, b"YZ")]) == b"aXcdgYZ"
 
 
 @pytest.mark.parametrize(

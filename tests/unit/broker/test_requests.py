@@ -8,7 +8,7 @@ import gzip
 import threading
 from typing import Any
 
-from faust_assigner.broker.api.consumer_groups import _calm
+from faust_assigner.broker.api.consumer_groups import _unchanged_answer
 from tests.support.asking import ask, to_topic, wanting
 from tests.support.clients.raw_client import batch, one_record
 from tests.support.hall import Hall, frames, in_hall
@@ -413,12 +413,12 @@ def test_answers_to_members_with_long_names_are_not_kept() -> None:
                     "rack_id": None, "subscribed_topic_regex": None, "server_assignor": None}  # fmt: skip
             first = await ask(hall, 68, 1, **said, member_epoch=0, subscribed_topic_names=["t"],
                               rebalance_timeout=SECOND, topic_partitions=[])  # fmt: skip
-            before = _calm.cache_info().currsize
+            before = _unchanged_answer.cache_info().currsize
             calm = await ask(hall, 68, 1, **said, member_epoch=first.member_epoch, rebalance_timeout=SECOND,
                              subscribed_topic_names=None, topic_partitions=None)  # fmt: skip
             assert calm.member_id == member_id
-            grown.append(_calm.cache_info().currsize - before)
+            grown.append(_unchanged_answer.cache_info().currsize - before)
         return grown
 
-    _calm.cache_clear()
+    _unchanged_answer.cache_clear()
     assert in_hall(story) == [1, 0]

@@ -15,18 +15,18 @@ from faust_assigner.broker.request_walk import (
     NullArray,
     Shape,
     Walk,
-    _array,
-    _fixed,
-    _length_prefixed,
-    _nullable,
+    _array_rule,
+    _fixed_size_rule,
+    _length_prefixed_rule,
+    _nullable_rule,
     read_varint,
     tag_section,
 )
 from faust_assigner.broker.wire import decode_request, milliseconds, read_header
 from tests.support.clients.raw_client import request_frame
 
-NAME, COMPACT_NAME = _length_prefixed(2, compact=False), _length_prefixed(2, compact=True)
-BYTES = _length_prefixed(4, compact=False)
+NAME, COMPACT_NAME = _length_prefixed_rule(2, compact=False), _length_prefixed_rule(2, compact=True)
+BYTES = _length_prefixed_rule(4, compact=False)
 
 
 def end(shape: Shape, data: bytes) -> int:
@@ -75,8 +75,8 @@ def test_a_text_is_null_or_has_up_to_32767_bytes() -> None:
 
 def test_a_number_ends_within_the_frame() -> None:
     """Its last byte may be the frame's last byte."""
-    assert end(_fixed(4), b"abcd") == 4
-    assert is_refused(_fixed(4), b"abc")
+    assert end(_fixed_size_rule(4), b"abcd") == 4
+    assert is_refused(_fixed_size_rule(4), b"abc")
 
 
 def test_a_text_is_null_or_has_a_length_within_the_frame_and_within_its_limit() -> None:
@@ -113,8 +113,8 @@ def test_many_short_texts_end_where_each_of_them_ends() -> None:
 def test_an_array_is_null_only_where_it_may_be(*, compact: bool) -> None:
     """Any other negative count is malformed."""
     null = b"\0" if compact else struct.pack(">i", -1)
-    may = _array(_fixed(2), compact=compact, name="topics", may_be_null=True)
-    must = _array(_fixed(2), compact=compact, name="topics", may_be_null=False)
+    may = _array_rule(_fixed_size_rule(2), compact=compact, name="topics", may_be_null=True)
+    must = _array_rule(_fixed_size_rule(2), compact=compact, name="topics", may_be_null=False)
     assert end(may, null) == len(null)
     with pytest.raises(NullArray, match="topics must not be null"):
         must.skip(Walk(null), 0)
@@ -129,7 +129,7 @@ def test_an_array_is_null_only_where_it_may_be(*, compact: bool) -> None:
 
 def test_an_array_of_texts_ends_behind_its_last_text() -> None:
     """A count beyond the remaining bytes is malformed before any element is read."""
-    names = _array(NAME, compact=False, name="names", may_be_null=False)
+    names = _array_rule(NAME, compact=False, name="names", may_be_null=False)
     assert end(names, struct.pack(">i", 2) + b"\0\1a\0\0") == 9
     with pytest.raises(MalformedFrame, match="claims 3 elements with 5 bytes left"):
         names.skip(Walk(struct.pack(">i", 3) + b"\0\1a\0\0"), 0)
@@ -160,7 +160,7 @@ def test_an_array_needs_the_smallest_size_of_all_its_elements() -> None:
 
 def test_an_optional_struct_has_a_byte_before_it() -> None:
     """-1 is null."""
-    shape = _nullable(_fixed(2))
+    shape = _nullable_rule(_fixed_size_rule(2))
     assert (end(shape, b"\xff"), end(shape, b"\1ab")) == (1, 3)
     assert is_refused(shape, b"")
     assert is_refused(shape, b"\1a")
@@ -168,7 +168,7 @@ def test_an_optional_struct_has_a_byte_before_it() -> None:
 
 def test_unknown_tagged_fields_are_cut_out_and_known_ones_stay() -> None:
     """A field has the size in its tag."""
-    shape = tag_section({1: _fixed(2)})
+    shape = tag_section({1: _fixed_size_rule(2)})
     walk = Walk(b"\3" + b"\1\2ab" + b"\5\3xyz" + b"\7\0" + b"rest")
     assert shape.skip(walk, 0) == 12
     assert walk.cuts == [(0, 12, b"\1\1\2ab")]

@@ -256,7 +256,7 @@ def test_kios_writer_and_the_walk_agree_on_random_messages() -> None:
                 if f.name in REQUESTS[key]
             }
             out = io.BytesIO()
-            entity_writer(schema)(out, answers._builder(schema)(values))
+            entity_writer(schema)(out, answers._response_builder(schema)(values))
             data = out.getvalue()
             assert entity_shape(schema).skip(Walk(data), 0) == len(data)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.checks.invariants import _left, carried, check
+from faust_assigner.checks.invariants import _count_off_target, carried, check
 from faust_assigner.checks.optimality import improving_cycle
 from faust_assigner.checks.reading import accepted_owners, copies_of, units_of
 from faust_assigner.model import NOBODY
@@ -212,7 +212,7 @@ def test_what_is_left_to_do_is_counted_in_tasks_and_copies() -> None:
         owner=[np.array([0, 0, 0])],
         standby=[np.array([[1, 2], [1, 2], [1, 1]])],
     )
-    assert _left(rows) == (2, 1)  # type: ignore[arg-type]
+    assert _count_off_target(rows) == (2, 1)  # type: ignore[arg-type]
 
 
 def test_a5_no_move_without_need() -> None:

@@ -42,7 +42,7 @@ START = datetime(2026, 11, 21, 3, 2, tzinfo=UTC)
 )
 def test_a_deploy_asks_one_question(arguments: tuple[Any, ...], question: Question) -> None:
     """A scale to zero workers is a question too."""
-    assert deploy_check._question(*arguments) == question
+    assert deploy_check._parse_question(*arguments) == question
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_given_ledger_shows_the_recoveries_of_the_group(monkeypatch: pytest.Mo
         "faust_assigner.pipeline.ledgers.rows.accepted_rows",
         lambda ledgers, *, properties: asked.append((ledgers, properties)) or rows,
     )
-    found = deploy_check._known(("l", "m"), "g", 3.0, "client.properties")
+    found = deploy_check._load_known(("l", "m"), "g", 3.0, "client.properties")
     assert asked == [(("l", "m"), KAFKA)]
     assert (found.restart_s, found.recoveries.origin) == (3.0, "the ledger's recoveries")
     assert [(one.topic, one.seconds) for one in found.recoveries.known] == [("log", 5.0)]

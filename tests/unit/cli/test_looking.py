@@ -136,7 +136,7 @@ def test_a_watch_as_lines_goes_on_after_a_look_without_an_answer(
     monkeypatch.setattr("rich.console.Console.is_terminal", on_terminal)
     looks.answers += ["one", TryAgain("silent"), "two", ZeroDivisionError()]
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(status._watch(WHERE, 7.0, True, as_json))
+        asyncio.run(status._watch_group(WHERE, 7.0, True, as_json))
     told = capsys.readouterr()
     ends = ["json one", "json two"] if as_json else ["one", "two"]
     shown = told.out.splitlines()
@@ -189,7 +189,7 @@ def test_a_watch_on_a_terminal_draws_every_look_or_the_reason_against_it(
     monkeypatch.setattr(status, "console", lambda: screen)
     looks.answers += ["one", TryAgain("silent"), Stop()]
     with pytest.raises(Stop):
-        asyncio.run(status._watch(WHERE, 7.0, True, False))
+        asyncio.run(status._watch_group(WHERE, 7.0, True, False))
     assert Live.drawn == [
         {"console": screen, "screen": True, "auto_refresh": False},
         f"one {{'with_partitions': True, 'rows': {rows}}}",

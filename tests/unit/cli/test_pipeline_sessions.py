@@ -142,7 +142,7 @@ def test_each_option_of_a_snapshot_reaches_the_job_alone(
 def test_a_section_becomes_its_commands_arguments() -> None:
     """A list repeats the option; a switch that is off is left out."""
     entry = {"ledger": ["a", "b"], "stream": True, "shadow": False, "replicas": 0, "every": 1.5}
-    assert pipeline_command._arguments("history", entry) == [
+    assert pipeline_command._command_arguments("history", entry) == [
         *("--ledger", "a", "--ledger", "b"),
         "--stream",
         *("--replicas", "0", "--every", "1.5"),
@@ -157,7 +157,7 @@ def test_sections_run_in_a_fixed_order_with_a_schedules_switches(no_spark: bool 
         "history": {"out": "h", "no-spark": False},
     }
     shared = {"no-spark": True} if no_spark else {}
-    assert list(pipeline_command._entries(told, no_spark)) == [
+    assert list(pipeline_command._job_sections(told, no_spark)) == [
         ("history", {"stream": True, "out": "h", "no-spark": False}),
         ("snapshot", {"previous": True, **shared, "to": "a"}),
         ("snapshot", {"previous": False, **shared, "to": "b"}),

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 import faust_assigner.cli.status as status_module
 from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.options import Number
-from faust_assigner.cli.scaler import _pairs
-from faust_assigner.cli.simulate import _names, _numbers, _range
-from faust_assigner.cli.why import _moment
+from faust_assigner.cli.scaler import _parse_pairs
+from faust_assigner.cli.simulate import _parse_names, _parse_numbers, _parse_range
+from faust_assigner.cli.why import _parse_time
 from faust_assigner.errors import ConfigError
 from tests.support.status import group
 
@@ -24,7 +24,7 @@ NOW = datetime(2026, 11, 23, 2, 0, 30, 5, tzinfo=UTC)
 
 def at(text: str) -> str:
     """Return the moment in UTC."""
-    return datetime.fromtimestamp(_moment(text, NOW), UTC).isoformat()
+    return datetime.fromtimestamp(_parse_time(text, NOW), UTC).isoformat()
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,20 @@ def test_a_time_of_day_is_the_last_such_time_up_to_now(text: str, moment: str) -
 def test_now_is_the_last_such_time() -> None:
     """The time is not moved to the day before."""
     now = NOW.replace(second=0, microsecond=0)
-    assert _moment("02:00", now) == now.timestamp()
+    assert _parse_time("02:00", now) == now.timestamp()
 
 
 @pytest.mark.parametrize("text", ["", "noon", "25:00", "02", "2026-13-01"])
 def test_another_text_is_no_time(text: str) -> None:
     """The error shows the text."""
     with pytest.raises(click.BadParameter, match="is not a time like"):
-        _moment(text, NOW)
+        _parse_time(text, NOW)
 
 
 def test_numbers_are_listed_once_each_from_the_least_on() -> None:
     """Numbers keep their order; a number below the lowest is refused."""
-    assert _numbers("2,0,2,1", "--replicas") == (2, 0, 1)
-    assert _numbers("1,3", "--racks", 1) == (1, 3)
+    assert _parse_numbers("2,0,2,1", "--replicas") == (2, 0, 1)
+    assert _parse_numbers("1,3", "--racks", 1) == (1, 3)
     for text, lowest in (
         ("0,1", 1),
         ("1,0", 1),
@@ -70,28 +70,28 @@ def test_numbers_are_listed_once_each_from_the_least_on() -> None:
         ("1" * 7, 0),
     ):
         with pytest.raises(click.BadParameter, match=f"numbers from {lowest} on"):
-            _numbers(text, "--replicas", lowest)
+            _parse_numbers(text, "--replicas", lowest)
 
 
 def test_a_range_may_be_one_number_and_must_not_fall() -> None:
     """A single number is both ends; a number below the lowest is refused."""
-    assert [_range(text, "--members", 2) for text in ("3:8", "5", "2:2")] == [
+    assert [_parse_range(text, "--members", 2) for text in ("3:8", "5", "2:2")] == [
         (3, 8),
         (5, 5),
         (2, 2),
     ]
     for text in ("1:3", "1", "8:3", "3:", ":3", "3:8:9", "a"):
         with pytest.raises(click.BadParameter, match="from:to, from 2 on"):
-            _range(text, "--members", 2)
+            _parse_range(text, "--members", 2)
 
 
 def test_names_and_pairs_lose_their_blanks() -> None:
     """The value of a pair may contain an equals sign; of two values of a key the last counts."""
-    assert _pairs(("a=1", "b=3", "a = 2")) == {"a": " 2", "b": "3"}
-    assert _names(" ours, ,stock+static ") == ("ours", "stock+static")
-    assert _pairs((" min =2", "x=a=b")) == {"min": "2", "x": "a=b"}
+    assert _parse_pairs(("a=1", "b=3", "a = 2")) == {"a": " 2", "b": "3"}
+    assert _parse_names(" ours, ,stock+static ") == ("ours", "stock+static")
+    assert _parse_pairs((" min =2", "x=a=b")) == {"min": "2", "x": "a=b"}
     with pytest.raises(click.UsageError, match="--set min: must be KEY=VALUE"):
-        _pairs(("min",))
+        _parse_pairs(("min",))
 
 
 @click.command()
@@ -178,4 +178,4 @@ async def test_a_repeated_status_ends_with_its_output(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(status_module, "_show", closed)
     with pytest.raises(BrokenPipeError):
-        await status_module._line(cast(Any, OneLook()), False, True)
+        await status_module._print_lines(cast(Any, OneLook()), False, True)

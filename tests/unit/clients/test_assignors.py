@@ -23,7 +23,7 @@ from faust_assigner.clients import (
     StickyAssignor,
 )
 from faust_assigner.clients.assignors import Assigned, Joined
-from faust_assigner.clients.redundant import _even_out
+from faust_assigner.clients.redundant import _even_out_spares
 from faust_assigner.clients.user_data import (
     LABELS,
     LAST_ROUND,
@@ -187,7 +187,7 @@ def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> No
         "heavy": {("orders", 1), ("orders", 2), ("orders", 3)},
         "light": set[tuple[str, int]](),
     }
-    _even_out([heavy, light], active, spare)
+    _even_out_spares([heavy, light], active, spare)
     assert spare == {"heavy": {("orders", 1)}, "light": {("orders", 2), ("orders", 3)}}
 
 
@@ -203,7 +203,7 @@ def test_loads_are_evened_out_relative_to_the_capacities(
     active = {"heavy": {("orders", 0)}, "light": {("orders", 8)}}
     held = {("orders", n) for n in range(1, spares + 1)}
     spare = {"heavy": set(held), "light": {("orders", 9)}}
-    _even_out([heavy, light], active, spare)
+    _even_out_spares([heavy, light], active, spare)
     assert spare["heavy"] == {("orders", n) for n in kept}
     assert spare["light"] == {("orders", 9)} | held - spare["heavy"]
 
@@ -218,7 +218,7 @@ def test_to_even_loads_out_no_member_gets_a_spare_of_what_it_owns() -> None:
         "heavy": {("orders", 1), ("orders", 2), ("orders", 3)},
         "light": set[tuple[str, int]](),
     }
-    _even_out([heavy, light], active, spare)
+    _even_out_spares([heavy, light], active, spare)
     assert spare == {"heavy": {("orders", 1), ("orders", 3)}, "light": {("orders", 2)}}
 
 
@@ -231,7 +231,7 @@ def test_to_even_loads_out_no_member_gets_a_spare_of_a_topic_that_it_does_not_re
         "heavy": {("audit", 1), ("audit", 2), ("orders", 3)},
         "light": set[tuple[str, int]](),
     }
-    _even_out([heavy, light], active, spare)
+    _even_out_spares([heavy, light], active, spare)
     assert spare == {"heavy": {("audit", 1), ("audit", 2)}, "light": {("orders", 3)}}
 
 

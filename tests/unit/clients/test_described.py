@@ -164,7 +164,7 @@ def test_a_partition_that_is_only_copied_is_shown_too(monkeypatch: pytest.Monkey
         group_id="g", group_type="classic", protocol_type="consumer", state="Stable",
         assignor="faust", coordinator="h:9", members=(member,),
     )  # fmt: skip
-    found = asyncio.run(groups._partitions(CONNECTION, view, {}))
+    found = asyncio.run(groups._partition_views(CONNECTION, view, {}))
     assert [(p.topic, p.partition, p.owner) for p in found] == [
         ("log", 1, None), ("log", 5, None), ("t", 0, "m"), ("t", 2, "m"),
     ]  # fmt: skip

@@ -13,11 +13,11 @@ from faust_assigner.clients.assignors import Joined
 from faust_assigner.clients.preferred import (
     _claiming_home,
     _claiming_preferred,
-    _facts,
-    _number_liked,
+    _count_liked,
+    _labels_key,
     _only_preferred,
 )
-from faust_assigner.clients.redundant import _even_out
+from faust_assigner.clients.redundant import _even_out_spares
 from faust_assigner.clients.user_data import UserData
 from faust_assigner.model import Member
 from tests.unit.clients.test_assignors import cluster
@@ -111,15 +111,15 @@ def test_preferred_partitions_are_counted_over_all_members_and_topics() -> None:
         "a": {"t": frozenset({1, 2}), "u": frozenset({2})},
         "b": {"t": frozenset({1, 2, 3}), "u": frozenset[int]()},
     }
-    assert _number_liked(shares, liked) == 4
-    assert _number_liked({}, liked) == 0
+    assert _count_liked(shares, liked) == 4
+    assert _count_liked({}, liked) == 0
 
 
 def test_equal_labels_are_one_key_whatever_their_order() -> None:
     """Members with equal labels share a single call for preferred partitions."""
     one = joined("a", labels={"x": "1", "y": "2"})
     other = joined("b", labels={"y": "2", "x": "1"})
-    assert _facts(one) == _facts(other) == (("x", "1"), ("y", "2"))
+    assert _labels_key(one) == _labels_key(other) == (("x", "1"), ("y", "2"))
 
 
 def holder(name: str, topics: tuple[str, ...], **data: Any) -> Joined:
@@ -132,7 +132,7 @@ def test_the_heaviest_member_gives_its_spares_to_the_lightest() -> None:
     heavy, light, middle = (holder(name, ("t",)) for name in ("a", "b", "c"))
     active = {"a": {("t", 0), ("t", 1)}, "b": {("t", 9)}, "c": {("t", 8)}}
     spare = {"a": {("t", n) for n in (2, 3, 4, 5)}, "b": set(), "c": {("t", 6), ("t", 7)}}
-    _even_out([heavy, light, middle], active, spare)
+    _even_out_spares([heavy, light, middle], active, spare)
     assert spare == {
         "a": {("t", 4), ("t", 5)},
         "b": {("t", 2), ("t", 3)},
@@ -152,7 +152,7 @@ def test_if_the_heaviest_member_has_no_movable_spare_the_next_heaviest_gives_its
         "c": {("t", 4)},
     }
     spare = {"a": set[tuple[str, int]](), "b": {("u", 0)}, "c": {("t", 0), ("t", 1), ("u", 1)}}
-    _even_out(members, active, spare)
+    _even_out_spares(members, active, spare)
     assert spare == {"a": {("t", 0), ("t", 1)}, "b": set(), "c": {("u", 0), ("u", 1)}}
 
 

@@ -10,16 +10,16 @@ import pytest
 from faust_assigner.deploy import present
 from faust_assigner.deploy.judge import (
     Budget,
-    _bad,
-    _copies,
-    _pause_within,
-    _planned,
+    _check_budget,
+    _check_copies,
+    _check_pause,
+    _check_planned,
+    _cold_move_text,
     _some,
-    _within,
 )
-from faust_assigner.deploy.play import Played, _by_number, _named, _stateless
-from faust_assigner.deploy.present import _round
-from faust_assigner.deploy.render import _move, _moves, _pause
+from faust_assigner.deploy.play import Played, _find_member, _number_sort_key, _without_state
+from faust_assigner.deploy.present import _check_round
+from faust_assigner.deploy.render import _move, _moves_text, _pause_text
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN
 from faust_assigner.deploy.steps import Known, step_of
 from faust_assigner.deploy.steps import _move as move_of
@@ -39,16 +39,18 @@ def test_budgets_are_kept_at_their_limit() -> None:
     """Cold moves and moves to a copy that is behind count together; no budget, no check."""
     steps = [step(cold=2, behind=1), step(cold=0, behind=4)]
     cold = "at most {} cold moves"
-    assert told(_within(steps, Budget(cold=7), "")) == [
+    assert told(_check_budget(steps, Budget(cold=7), "")) == [
         (cold.format(7), OK, "7, of these 5 to a copy that is behind")
     ]
-    assert told(_within(steps, Budget(cold=6), "")) == [
+    assert told(_check_budget(steps, Budget(cold=6), "")) == [
         (cold.format(6), FAILED, "7, of these 5 to a copy that is behind")
     ]
-    assert told(_within([step()], Budget(), "")) == [(cold.format(0), OK, "none")]
-    assert told(_within(steps, Budget(cold=None), "")) == []
+    assert told(_check_budget([step()], Budget(), "")) == [(cold.format(0), OK, "none")]
+    assert told(_check_budget(steps, Budget(cold=None), "")) == []
     still = "no task stands still longer than 0 s"
-    assert told(_within([], Budget(cold=0, pause_s=0.0), "gone")) == [(still, UNKNOWN, "gone")]
+    assert told(_check_budget([], Budget(cold=0, pause_s=0.0), "gone")) == [
+        (still, UNKNOWN, "gone")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_the_longest_pause_is_compared_with_its_limit(
     """A pause of exactly the limit is allowed; a longer one goes before an unknown one."""
     steps = [step(event=f"e{n}", pause=f"p{n}", pause_s=one) for n, one in enumerate(pauses)]
     name = "no task stands still longer than 5 s"
-    assert astuple(_pause_within(steps, 5.0, missing)) == (name, state, text)
+    assert astuple(_check_pause(steps, 5.0, missing)) == (name, state, text)
 
 
 def test_every_bad_move_is_named_up_to_three() -> None:
@@ -76,7 +78,7 @@ def test_every_bad_move_is_named_up_to_three() -> None:
     cold = move(is_cold=True, records=None, was="")
     none = move(is_cold=True, records=0)
     behind = move(is_behind=True, records=12_345, topics=("a", "b"), partition=7)
-    assert [_bad(one) for one in (cold, none, behind)] == [
+    assert [_cold_move_text(one) for one in (cold, none, behind)] == [
         "orders/0 goes from no owner to w0 without a copy",
         "orders/0 goes from w1 to w0 without a copy (0 records to replay)",
         "a/7 goes from w1 to w0, whose copy is 12,345 records behind",
@@ -88,20 +90,26 @@ def test_every_bad_move_is_named_up_to_three() -> None:
     )
     played = [Played(event="e", stopped=(), is_crash=False, moved=owned)]
     name = "every task has a caught-up copy elsewhere"
-    assert astuple(_copies([step(moves=(dark, behind))], played)) == (name, FAILED, _bad(behind))
-    assert astuple(_copies([step(moves=(move(), dark))], played)) == (
+    assert astuple(_check_copies([step(moves=(dark, behind))], played)) == (
+        name,
+        FAILED,
+        _cold_move_text(behind),
+    )
+    assert astuple(_check_copies([step(moves=(move(), dark))], played)) == (
         name,
         UNKNOWN,
         "the lag is not known of orders/4 on w0",
     )
-    assert astuple(_copies([step(moves=(move(),))], played)) == (
+    assert astuple(_check_copies([step(moves=(move(),))], played)) == (
         name,
         OK,
         "2 moves of tasks with tables, each to a copy that has caught up",
     )
     one = [replace(played[0], moved=owned[:2])]
-    assert _copies([step()], one).text.startswith("1 move of tasks with tables, each to a copy")
-    assert _copies([step()], []).text == "no task with a table moves"
+    assert _check_copies([step()], one).text.startswith(
+        "1 move of tasks with tables, each to a copy"
+    )
+    assert _check_copies([step()], []).text == "no task with a table moves"
 
 
 def test_without_a_worker_or_a_plan_there_is_a_single_check() -> None:
@@ -109,10 +117,10 @@ def test_without_a_worker_or_a_plan_there_is_a_single_check() -> None:
     name = "every task has a caught-up copy elsewhere"
     seen: Any = look(at_rest())
     last = [step(), step(members=0)]
-    assert told(_planned(seen, "why", last, [])) == [(name, UNKNOWN, "why")]
-    assert told(_planned(seen, "", last, [])) == [(name, FAILED, "no worker is left")]
+    assert told(_check_planned(seen, "why", last, [])) == [(name, UNKNOWN, "why")]
+    assert told(_check_planned(seen, "", last, [])) == [(name, FAILED, "no worker is left")]
     joins = [step(stopped=(), members=0)]
-    assert [one.state for one in _planned(seen, "", joins, [])] == [OK, OK]
+    assert [one.state for one in _check_planned(seen, "", joins, [])] == [OK, OK]
 
 
 def test_a_group_at_rest_has_three_checks_about_the_members_that_stay() -> None:
@@ -149,7 +157,7 @@ def test_the_first_reason_against_a_stop_is_shown() -> None:
     status = replace(found.status, is_settled=False, state="PreparingRebalance", members=(one,))
 
     def text(**more: Any) -> tuple[str, str]:
-        check = _round(replace(found, status=replace(status, **more)))
+        check = _check_round(replace(found, status=replace(status, **more)))
         return check.state, check.text
 
     assert text(members=()) == (FAILED, "the group has no members")
@@ -183,11 +191,11 @@ def test_names_are_compared_in_their_order_and_numbers_as_numbers() -> None:
         replace(members[0], name=name, member_id=i, instance_id=None, url=url, host=h, address=h)
         for name, i, url, h in (("w1", "x", "http://u:1/", "h"), ("y", "w1", "http://v:2", "g"))
     )
-    assert [_named(one, (a, b)) for one in ("w1", "x", "u:1", "http://v:2/", "g")] == [
+    assert [_find_member(one, (a, b)) for one in ("w1", "x", "u:1", "http://v:2/", "g")] == [
         "w1", "w1", "w1", "y", "y",
     ]  # fmt: skip
     names = ["w10", "w9", "x", "w", "v2w", "10", "9", "w9a"]
-    assert sorted(names, key=_by_number) == ["9", "10", "v2w", "w", "w9", "w10", "w9a", "x"]
+    assert sorted(names, key=_number_sort_key) == ["9", "10", "v2w", "w", "w9", "w10", "w9a", "x"]
 
 
 def test_a_newcomer_knows_nothing_of_earlier_rounds() -> None:
@@ -198,7 +206,7 @@ def test_a_newcomer_knows_nothing_of_earlier_rounds() -> None:
         former_actives={"t": [4]}, former_generation=5, promised={"t": [6]}, among=7, generation=8,
         instance_id="i", group_ids={"t": 9}, overdue={"l": [10]}, holds=True,
     )  # fmt: skip
-    found = _stateless(full)
+    found = _without_state(full)
     assert found == replace(
         offer, actives={}, standbys={}, on_disk={}, awaited={}, former_actives={},
         former_generation=-1, promised={}, among=0, generation=-1, instance_id=None, group_ids={},
@@ -263,7 +271,7 @@ def test_a_step_counts_its_copies_its_later_moves_and_its_static_members() -> No
 )
 def test_the_moves_of_an_event_are_one_sentence(more: dict[str, Any], text: str) -> None:
     """Static members keep their tasks for their session."""
-    assert _moves(step(**more)) == text
+    assert _moves_text(step(**more)) == text
 
 
 def test_a_move_is_one_line_with_the_state_of_its_copy() -> None:
@@ -281,5 +289,5 @@ def test_a_move_is_one_line_with_the_state_of_its_copy() -> None:
         "o/0  w1 -> w0  warm, 0 records to read": move(topics=("o", table)),
     }
     assert [_move(one, "shop") for one in cases.values()] == list(cases)
-    assert _pause(step(pause_s=0.0, pause="nothing")) == "nothing"
-    assert _pause(step(pause_s=None, pause="why")) == "not known: why"
+    assert _pause_text(step(pause_s=0.0, pause="nothing")) == "nothing"
+    assert _pause_text(step(pause_s=None, pause="why")) == "not known: why"

@@ -14,21 +14,21 @@ from faust_assigner.app.rebalance.warming import SHORT
 from faust_assigner.deploy.fleet import Fleet, NotKnown, Worker, _held, by_topic
 from faust_assigner.deploy.judge import (
     Budget,
-    _copies,
-    _pause_within,
-    _planned,
-    _room,
-    _verdict,
-    _within,
+    _check_budget,
+    _check_copies,
+    _check_disk_room,
+    _check_pause,
+    _check_planned,
+    _worst_state,
 )
 from faust_assigner.deploy.pauses import Recoveries, Recovery
 from faust_assigner.deploy.play import (
     NoSuchWorker,
     Played,
     Question,
-    _by_number,
-    _newcomers,
-    _returned,
+    _new_workers,
+    _number_sort_key,
+    _restarted_worker,
     stopped_by,
 )
 from faust_assigner.deploy.read import policy_of, seen
@@ -92,7 +92,7 @@ def step(**more: Any) -> Step:
 )
 def test_a_failed_check_outweighs_an_unknown_check(states: tuple[str, ...], verdict: str) -> None:
     """The worst state of all checks decides."""
-    assert _verdict([Check(name="x", state=state, text="") for state in states]) == verdict
+    assert _worst_state([Check(name="x", state=state, text="") for state in states]) == verdict
 
 
 def test_a_group_with_more_members_than_named_is_not_complete() -> None:
@@ -135,42 +135,42 @@ def test_in_a_rolling_restart_every_worker_must_answer() -> None:
 
 def test_an_event_that_leaves_no_worker_fails_among_other_events() -> None:
     """The steps before this event leave workers in the group."""
-    (found,) = _planned(None, "", [step(), step(members=0)], [])  # type: ignore[arg-type]
+    (found,) = _check_planned(None, "", [step(), step(members=0)], [])  # type: ignore[arg-type]
     assert (found.state, found.text) == (FAILED, "no worker is left")
     joins = step(stopped=(), members=0)
-    assert _copies([joins], []).state == OK
+    assert _check_copies([joins], []).state == OK
 
 
 def test_a_copy_that_is_behind_fails_and_a_copy_of_unknown_lag_leaves_it_unknown() -> None:
     """A cold move has no lag."""
-    behind = _copies([step(moves=(move(is_behind=True, records=500),))], [])
+    behind = _check_copies([step(moves=(move(is_behind=True, records=500),))], [])
     assert (behind.state, "500 records behind" in behind.text) == (FAILED, True)
-    dark = _copies([step(moves=(move(records=None),))], [])
+    dark = _check_copies([step(moves=(move(records=None),))], [])
     assert (dark.state, dark.text) == (UNKNOWN, "the lag is not known of orders/0 on w0")
-    cold = _copies([step(moves=(move(is_cold=True, records=None),))], [])
+    cold = _check_copies([step(moves=(move(is_cold=True, records=None),))], [])
     assert cold.state == FAILED
-    both = _copies([step(moves=(move(records=None), move(is_cold=True, records=9)))], [])
+    both = _check_copies([step(moves=(move(records=None), move(is_cold=True, records=9)))], [])
     assert both.state == FAILED
 
 
 def test_moves_to_a_copy_that_is_behind_count_in_the_budget_of_cold_moves() -> None:
     """A budget equal to the number is met; without a plan the number is unknown."""
     steps = [step(cold=1, behind=1)]
-    assert [one.state for one in _within(steps, Budget(cold=2), "")] == [OK]
-    (failed,) = _within(steps, Budget(cold=1), "")
+    assert [one.state for one in _check_budget(steps, Budget(cold=2), "")] == [OK]
+    (failed,) = _check_budget(steps, Budget(cold=1), "")
     assert (failed.state, failed.text) == (FAILED, "2, of these 1 to a copy that is behind")
-    assert list(_within([], Budget(cold=1), "no worker answered")) == []
-    assert list(_within(steps, Budget(cold=None), "")) == []
+    assert list(_check_budget([], Budget(cold=1), "no worker answered")) == []
+    assert list(_check_budget(steps, Budget(cold=None), "")) == []
 
 
 def test_the_longest_pause_decides_and_an_unknown_pause_leaves_it_unknown() -> None:
     """A pause equal to the limit is allowed; a longer pause fails even beside an unknown one."""
     long, dark = step(event="w2 stops", pause_s=9.0, pause="9.0 s"), step(pause_s=None, pause="?")
-    assert _pause_within([step(pause_s=5.0)], 5.0, "").state == OK
-    failed = _pause_within([step(pause_s=6.0), long, dark], 5.0, "")
+    assert _check_pause([step(pause_s=5.0)], 5.0, "").state == OK
+    failed = _check_pause([step(pause_s=6.0), long, dark], 5.0, "")
     assert (failed.state, failed.text) == (FAILED, "w2 stops: 9.0 s")
-    assert _pause_within([step(), dark], 5.0, "").state == UNKNOWN
-    assert _pause_within([long], 5.0, "no plan").text == "no plan"
+    assert _check_pause([step(), dark], 5.0, "").state == UNKNOWN
+    assert _check_pause([long], 5.0, "no plan").text == "no plan"
 
 
 def test_the_pause_of_a_report_is_unknown_if_the_pause_of_a_step_is() -> None:
@@ -217,7 +217,7 @@ def test_a_smaller_group_keeps_the_members_with_the_lowest_numbers() -> None:
     named = [replace(members[0], name=f"shop-{n}") for n in (9, 10, 11, 1)]
     scale = Question(kind="scale", size=2)
     assert stopped_by(scale, named) == {"shop-10", "shop-11"}
-    assert sorted(["b", "shop-10", "shop-9", "a"], key=_by_number) == [
+    assert sorted(["b", "shop-10", "shop-9", "a"], key=_number_sort_key) == [
         "a",
         "b",
         "shop-9",
@@ -278,7 +278,7 @@ def test_a_worker_that_returns_claims_its_files_and_wishes_its_former_partitions
         capacity=2.0,
     )
     worker = replace(made_fleet(w0=data).workers["w0"], positions={(LOG, 0): 1000, (LOG, 1): 0})
-    back = _returned(worker)
+    back = _restarted_worker(worker)
     assert back.member_id != worker.member_id
     assert back.positions == worker.positions
     expected = JoinData(
@@ -298,13 +298,13 @@ def test_newcomers_are_like_the_first_worker_in_racks_in_turn() -> None:
         w1=JoinData("http://w1", rack_id="b"),
         w0=JoinData("http://w0", rack_id="a", capacity=3.0, instance_id="w0", holds=True),
     )
-    made = _newcomers(fleet, 3)
+    made = _new_workers(fleet, 3)
     assert [one.data.rack_id for one in made] == ["a", "b", "a"]
     assert {(one.data.capacity, one.data.instance_id, one.data.holds) for one in made} == {
         (1.0, None, False)
     }
     assert len({one.name for one in made} | {one.member_id for one in made}) == 6
-    assert [one.data.rack_id for one in _newcomers(made_fleet(w0=JoinData()), 2)] == [None, None]
+    assert [one.data.rack_id for one in _new_workers(made_fleet(w0=JoinData()), 2)] == [None, None]
 
 
 def test_a_partition_belongs_to_its_owner_or_to_the_member_that_it_is_promised_to() -> None:
@@ -546,7 +546,7 @@ def room_of(
         status=replace(found.status, members=members),
         bytes_of={(LOG, number): size for number, size in sizes.items()},
     )
-    room = _room(found, played)
+    room = _check_disk_room(found, played)
     return room.state, room.text
 
 

@@ -7,7 +7,14 @@ from typing import Any
 
 from rich.console import Console
 
-from faust_assigner.deploy.render import MOST_MOVES, _advice, _move, _moves, _pause, render
+from faust_assigner.deploy.render import (
+    MOST_MOVES,
+    _advice_text,
+    _move,
+    _moves_text,
+    _pause_text,
+    render,
+)
 from faust_assigner.deploy.report import (
     CANNOT_TELL,
     FAILED,
@@ -50,25 +57,25 @@ def shown(found: Report) -> list[str]:
 
 def test_moves_say_how_many_of_them_are_cold_behind_and_later() -> None:
     """Zero counts are left out, except for cold moves."""
-    assert _moves(step(moves=(move(),))) == "1 task at once, 0 cold"
-    found = _moves(step(moves=(move(), move()), cold=1, behind=1, later_moves=3))
+    assert _moves_text(step(moves=(move(),))) == "1 task at once, 0 cold"
+    found = _moves_text(step(moves=(move(), move()), cold=1, behind=1, later_moves=3))
     assert found == (
         "2 tasks at once, 1 cold, 1 to a copy that is behind; "
         "3 later, each when its copy has caught up"
     )
-    assert _moves(step(members=0)) == "no worker is left, and nothing is processed"
-    assert _moves(step(stopped=(), members=0)) == "0 tasks at once, 0 cold"
+    assert _moves_text(step(members=0)) == "no worker is left, and nothing is processed"
+    assert _moves_text(step(stopped=(), members=0)) == "0 tasks at once, 0 cold"
 
 
 def test_a_static_worker_that_returns_in_time_moves_nothing() -> None:
     """A worker that does not return is removed after its session timeout, or retired."""
-    assert _moves(step(static=("a",))) == (
+    assert _moves_text(step(static=("a",))) == (
         "none if a is back within 1 min (static); else 0 tasks at once, 0 cold"
     )
-    assert _moves(step(static=("a", "b"), session_timeout_s=None)).startswith(
+    assert _moves_text(step(static=("a", "b"), session_timeout_s=None)).startswith(
         "none if a, b are back within the session timeout (static)"
     )
-    assert _moves(step(static=("a",), is_for_good=True)).startswith(
+    assert _moves_text(step(static=("a",), is_for_good=True)).startswith(
         "none for 1 min (a is static; at once where retired first); then "
     )
 
@@ -90,8 +97,8 @@ def test_a_move_names_its_source_topic_and_the_state_of_the_copy() -> None:
 
 def test_an_unknown_pause_is_marked() -> None:
     """The mark is followed by the step's reason."""
-    assert _pause(step()) == "1.0 s to restore"
-    assert _pause(step(pause_s=None, pause="why")) == "not known: why"
+    assert _pause_text(step()) == "1.0 s to restore"
+    assert _pause_text(step(pause_s=None, pause="why")) == "not known: why"
 
 
 def test_the_failed_checks_come_first_and_a_verdict_that_is_not_safe_has_advice() -> None:
@@ -112,7 +119,7 @@ def test_the_failed_checks_come_first_and_a_verdict_that_is_not_safe_has_advice(
     told = shown(report(verdict=CANNOT_TELL, checks=checks[:2]))
     assert told[0].startswith("CANNOT TELL")
     assert told[-1].startswith("Repeat with the missing data")
-    assert _advice(report(verdict=NOT_SAFE)) == ""
+    assert _advice_text(report(verdict=NOT_SAFE)) == ""
 
 
 def test_an_event_lists_its_first_moves_and_counts_the_rest() -> None:

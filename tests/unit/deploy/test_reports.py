@@ -18,7 +18,7 @@ from rich.console import Console
 
 from faust_assigner.deploy.judge import Budget, judge
 from faust_assigner.deploy.pauses import Recoveries, Recovery
-from faust_assigner.deploy.play import Question, _newcomers, _returned, play
+from faust_assigner.deploy.play import Question, _new_workers, _restarted_worker, play
 from faust_assigner.deploy.read import Seen, seen
 from faust_assigner.deploy.render import render
 from faust_assigner.deploy.report import Report
@@ -160,8 +160,8 @@ def life() -> str:
     assert start is not None
     now, moved = start.without(["w3"]).at_rest()
     then, later = now.settled()
-    returned = _returned(start.workers["w1"])
-    wide, gained = then.with_workers([returned, *_newcomers(then, 3)]).at_rest()
+    returned = _restarted_worker(start.workers["w1"])
+    wide, gained = then.with_workers([returned, *_new_workers(then, 3)]).at_rest()
     lines = []
     for title, one, moves in (
         ("now", start, ()), ("w3 stops", now, moved), ("later", then, later),

@@ -13,8 +13,8 @@ from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.deploy import play as play_module
 from faust_assigner.deploy.fleet import Fleet, Moved, NotKnown, Worker
 from faust_assigner.deploy.play import Played, Question, _event, play
-from faust_assigner.deploy.read import _fleet, _settings, _worker
-from faust_assigner.deploy.steps import Known, _pause, _static_pause
+from faust_assigner.deploy.read import _read_fleet, _read_worker, _settings
+from faust_assigner.deploy.steps import Known, _longest_pause, _static_pause
 from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Place
 from faust_assigner.status.members import views_of
@@ -259,7 +259,7 @@ def test_a_look_gives_counts_in_any_order_of_the_ends_and_the_latest_generation(
         *views[:-1],
         replace(views[-1], member=replace(views[-1].member, given=replace(late, generation=99))),
     ]
-    fleet = _fleet(seen, views, build(seen))
+    fleet = _read_fleet(seen, views, build(seen))
     assert fleet.partitions["orders"] == 6
     assert fleet.generation == 99
 
@@ -271,7 +271,7 @@ def test_a_partition_without_an_end_offset_counts_as_a_partition_of_its_topic() 
         seen,
         ends={("orders", 5): 70, ("orders", 2): 10, (LOG, 0): 40, ("new", 0): 0},
     )
-    fleet = _fleet(seen, views_of(seen), build(seen))
+    fleet = _read_fleet(seen, views_of(seen), build(seen))
     assert fleet.partitions == {"orders": 6, LOG: 1, "new": 1}
 
 
@@ -302,8 +302,12 @@ def test_a_member_joins_the_next_round_with_its_last_answer_instead_of_its_last_
         promised={LOG: Runs.of([2])},
     )
     member = replace(view.member, said=said, given=given)
-    worker = _worker(replace(view, member=member), {}, TableFacts(frozenset({LOG}), {}), seen.ends)
-    stateless = _worker(replace(view, member=member), {}, TableFacts(frozenset(), {}), seen.ends)
+    worker = _read_worker(
+        replace(view, member=member), {}, TableFacts(frozenset({LOG}), {}), seen.ends
+    )
+    stateless = _read_worker(
+        replace(view, member=member), {}, TableFacts(frozenset(), {}), seen.ends
+    )
     assert member.copies
     assert (stateless.data.standbys, stateless.positions) == ({}, {})
     assert worker.data == replace(
@@ -335,7 +339,7 @@ def pause_of(
         ),
     )
     made = [cast(Any, SimpleNamespace(pause_s=0.5))] * moves
-    return _pause(seen, played, made, static, 60.0, Known(restart_s=20.0))[0]
+    return _longest_pause(seen, played, made, static, 60.0, Known(restart_s=20.0))[0]
 
 
 def test_a_worker_that_joins_needs_no_hand_over_of_a_stopping_worker() -> None:

@@ -11,9 +11,9 @@ from faust_assigner.deploy import fleet as fleet_module
 from faust_assigner.deploy.fleet import MOST_ROUNDS, NotKnown
 from faust_assigner.deploy.pauses import Recoveries
 from faust_assigner.deploy.play import Played
-from faust_assigner.deploy.read import _fleet
+from faust_assigner.deploy.read import _read_fleet
 from faust_assigner.deploy.report import CANNOT_TELL, UNKNOWN
-from faust_assigner.deploy.steps import SESSION, Known, _pause
+from faust_assigner.deploy.steps import SESSION, Known, _longest_pause
 from tests.unit.deploy.looks import asked, at_rest, look
 from tests.unit.deploy.test_parts import move
 
@@ -45,7 +45,7 @@ def test_a_group_that_cannot_be_planned_has_its_first_reason(
     evidence: Any = SimpleNamespace(group=group, ends={})
     status: Any = SimpleNamespace(partitions=())
     with pytest.raises(NotKnown, match=words):
-        _fleet(evidence, views, status)
+        _read_fleet(evidence, views, status)
 
 
 def test_without_end_offsets_no_round_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_without_end_offsets_no_round_can_be_planned(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("faust_assigner.deploy.read._settings", lambda status, views: settings)
     evidence: Any = SimpleNamespace(group=SimpleNamespace(is_settled=True), ends={})
     with pytest.raises(NotKnown, match="did not return end offsets"):
-        _fleet(evidence, [view("a")], SimpleNamespace(partitions=()))  # type: ignore[arg-type]
+        _read_fleet(evidence, [view("a")], SimpleNamespace(partitions=()))  # type: ignore[arg-type]
 
 
 def test_a_planner_that_fails_or_does_not_rest_leaves_the_answer_unknown(
@@ -129,6 +129,6 @@ def test_the_downtime_of_an_event_is_its_longest_and_has_its_reason(
         restart_s=more.get("restart_s"),
     )
     session_s = None if "session" in more else 60.0
-    found = _pause(seen, played, moves, more.get("static", ()), session_s, known)
+    found = _longest_pause(seen, played, moves, more.get("static", ()), session_s, known)
     assert found[0] == pause_s
     assert words in found[1]

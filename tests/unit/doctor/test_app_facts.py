@@ -229,7 +229,7 @@ def test_a_host_that_does_not_fit_is_reported(monkeypatch: pytest.MonkeyPatch) -
         raise HostMismatch("another Faust")
 
     monkeypatch.setattr(app_facts, "demand", demand)
-    assert list(app_facts._misfits()) == ["another Faust"]
+    assert list(app_facts._host_mismatches()) == ["another Faust"]
     assert asked == [{"assignor", *app_facts.PARTS}]
 
 
@@ -246,6 +246,6 @@ def test_the_room_of_a_folder_that_is_not_made_yet_is_its_parents(
         return SimpleNamespace(free=5, total=9)
 
     monkeypatch.setattr(app_facts.shutil, "disk_usage", usage)
-    assert app_facts._free(tmp_path / "a" / "b") == 5
-    assert app_facts._free(tmp_path) is None
+    assert app_facts._free_bytes(tmp_path / "a" / "b") == 5
+    assert app_facts._free_bytes(tmp_path) is None
     assert asked == [tmp_path, tmp_path]

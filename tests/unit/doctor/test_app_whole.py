@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from faust_assigner.doctor.app_facts import _free, load
+from faust_assigner.doctor.app_facts import _free_bytes, load
 from faust_assigner.doctor.facts import AppFacts, Table
 
 APP = """
@@ -119,6 +119,6 @@ def test_the_room_of_a_folder_that_is_not_made_yet_is_its_parents(
         return SimpleNamespace(free=5)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    assert _free(tmp_path / "a" / "b" / "c") == 5
-    assert _free(Path("relative") / "never" / "made") is None
+    assert _free_bytes(tmp_path / "a" / "b" / "c") == 5
+    assert _free_bytes(Path("relative") / "never" / "made") is None
     assert asked == [tmp_path, Path()]

@@ -9,7 +9,7 @@ import pytest
 
 from faust_assigner.doctor.app_checks import Deployment, check_app
 from faust_assigner.doctor.facts import AppFacts, Table
-from faust_assigner.doctor.group_checks import _record, _times_of, check_group_grace
+from faust_assigner.doctor.group_checks import _check_record_size, _times_of, check_group_grace
 from faust_assigner.doctor.times import Times, check_grace, check_times
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
 from faust_assigner.status.members import views_of
@@ -171,8 +171,8 @@ def test_a_record_is_near_its_limit_above_four_fifths_of_the_least_limit() -> No
         replace(view, member=replace(view.member, record_bytes=400 + n))
         for n, view in enumerate(views_of(base.evidence))
     ]
-    assert list(_record(replace(base, record_bytes=1_002), views)) == []
-    (found,) = _record(replace(base, record_bytes=1_001), views)
+    assert list(_check_record_size(replace(base, record_bytes=1_002), views)) == []
+    (found,) = _check_record_size(replace(base, record_bytes=1_001), views)
     assert found.text == "about 801 B of 1001 B, with 2 members"
     odd = {"m1": settings(FAUST_ASSIGNER_GROUP_RECORD_BYTES="x")}
     assert of("FA011", facts(group(2), odd)) == []

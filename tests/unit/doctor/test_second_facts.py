@@ -11,12 +11,16 @@ import pytest
 
 from faust_assigner.doctor import group_facts
 from faust_assigner.doctor.app_checks import Deployment, _times
-from faust_assigner.doctor.app_facts import _free, load
+from faust_assigner.doctor.app_facts import _free_bytes, load
 from faust_assigner.doctor.codes import NOTE
 from faust_assigner.doctor.facts import AppFacts
-from faust_assigner.doctor.group_checks import _differences, _racks, _versions
-from faust_assigner.doctor.group_facts import _values
-from faust_assigner.doctor.table_checks import _disk, _idle, _tables
+from faust_assigner.doctor.group_checks import _check_differences, _check_racks, _check_versions
+from faust_assigner.doctor.group_facts import _config_values
+from faust_assigner.doctor.table_checks import (
+    _check_disks,
+    _check_idle_members,
+    _tables_by_changelog,
+)
 
 APP = """
 import faust
@@ -96,7 +100,7 @@ def test_the_room_of_a_disk_without_any_of_the_folders(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
     monkeypatch.setattr(Path, "exists", lambda self: False)
-    assert [_free(Path("/no/such/folder")) for _ in range(2)] == [5, None]
+    assert [_free_bytes(Path("/no/such/folder")) for _ in range(2)] == [5, None]
     assert asked == [Path("/"), Path("/")]
 
 
@@ -141,7 +145,7 @@ def test_the_first_report_of_a_table_counts() -> None:
     """A later worker may run another release."""
     first, second = stored("log", 1, name="a"), stored("log", 2, name="b")
     other = stored("other", name="c")
-    assert _tables([view("w0", first), view("w1", second, other)]) == {
+    assert _tables_by_changelog([view("w0", first), view("w1", second, other)]) == {
         "log": first,
         "other": other,
     }
@@ -156,16 +160,21 @@ def test_a_disk_has_room_for_the_share_of_the_fullest_worker(free: int, is_short
         view("w1", stored("log", 100), status=status),
         view("w2", stored("log", 10)),
     ]
-    assert [one.subject for one in _disk(views)] == ["w1"] * is_short
+    assert [one.subject for one in _check_disks(views)] == ["w1"] * is_short
     large = [view("w0", stored("log", 700)), *views[1:]]
-    assert [one.subject for one in _disk(large)] == ["w1"]
-    assert list(_disk(views[:1])) == []
+    assert [one.subject for one in _check_disks(large)] == ["w1"]
+    assert list(_check_disks(views[:1])) == []
 
 
 def test_members_without_a_task_are_counted() -> None:
     """As many members as tasks are fine, and so is a group without any topic."""
-    assert [one.text for one in _idle(5, tasks=3)] == ["5 members for 3 tasks: 2 own no task"]
-    assert [list(_idle(count, tasks=tasks)) for count, tasks in ((3, 3), (2, 0))] == [[], []]
+    assert [one.text for one in _check_idle_members(5, tasks=3)] == [
+        "5 members for 3 tasks: 2 own no task"
+    ]
+    assert [list(_check_idle_members(count, tasks=tasks)) for count, tasks in ((3, 3), (2, 0))] == [
+        [],
+        [],
+    ]
 
 
 def difference(name: str, **values: tuple[str, ...]) -> Any:
@@ -183,11 +192,11 @@ def test_differences_name_the_missing_value_and_all_workers_of_a_version() -> No
             ),
         ]
     )
-    assert [(one.subject, one.text) for one in _differences(report)] == [
+    assert [(one.subject, one.text) for one in _check_differences(report)] == [
         ("rack", "not set on w0; r1 on w1, w2")
     ]
     old = SimpleNamespace(faust="0.1.0", aiokafka="0.1.0")
-    found = list(_versions([view("w0", status=old), view("w1", status=old)], report))
+    found = list(_check_versions([view("w0", status=old), view("w1", status=old)], report))
     assert [(one.subject, one.level == NOTE) for one in found] == [
         ("w0, w1", False),
         ("w0, w1", False),
@@ -212,12 +221,12 @@ def test_a_rack_is_missing_only_from_our_own_workers() -> None:
         )
 
     views = [of("w0", "r0"), of("w1", "r1"), of("w2", None), of("w3", None, is_ours=False)]
-    assert [one.text for one in _racks(views)] == [
+    assert [one.text for one in _check_racks(views)] == [
         "no rack: w2; the other workers have a rack",
         "2 racks for 3 copies of each table",
     ]
-    assert list(_racks([of("w0", "r0", replicas="1"), of("w1", "r1", replicas="x")])) == []
-    assert list(_racks([of("w0", None)])) == []
+    assert list(_check_racks([of("w0", "r0", replicas="1"), of("w1", "r1", replicas="x")])) == []
+    assert list(_check_racks([of("w0", None)])) == []
 
 
 # -- the brokers' settings ------------------------------------------------------------------------
@@ -229,7 +238,7 @@ def test_an_empty_setting_is_a_value_and_a_hidden_one_is_none() -> None:
         SimpleNamespace(name=name, value=value)
         for name, value in (("a", ""), ("b", None), ("c", "0"))
     ]
-    assert list(_values(SimpleNamespace(configs=configs))) == [("a", ""), ("c", "0")]
+    assert list(_config_values(SimpleNamespace(configs=configs))) == [("a", ""), ("c", "0")]
 
 
 @pytest.mark.parametrize(("node", "asked_node"), [(0, 0), (3, 3), (None, 7)])
@@ -253,7 +262,7 @@ async def test_the_settings_are_asked_of_the_given_broker_or_the_first(
     brokers = [SimpleNamespace(nodeId=number) for number in (7, 8)]
     client: Any = SimpleNamespace(send=send, cluster=SimpleNamespace(brokers=lambda: brokers))
     wanted = [(2, "t"), (2, "u")]
-    found = await group_facts._configs(client, wanted, node=node)
+    found = await group_facts._read_configs(client, wanted, node=node)
     assert (found, asked) == ({(2, "t"): {"x": "t"}}, [asked_node])
-    assert await group_facts._configs(client, [], node=node) == {}
+    assert await group_facts._read_configs(client, [], node=node) == {}
     assert len(asked) == 1

@@ -247,6 +247,6 @@ async def test_a_browser_that_goes_away_ends_its_stream_without_an_error(
     monkeypatch.setattr(server.web, "StreamResponse", Response)
     watch: Any = SimpleNamespace(events=events)
     request: Any = "request"
-    found = await server._stream(watch, request)
+    found = await server._stream_events(watch, request)
     assert isinstance(found, Response)
     assert calls == [server.EVENT_HEADERS, "request", b"first", b"second", "closed"]

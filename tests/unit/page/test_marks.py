@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.page.grid import Grid, Head, Mark, Row, _head, _listed, grid_of, packed
-from faust_assigner.page.render import _drawn
+from faust_assigner.page.grid import Grid, Head, Mark, Row, _family_head, _listed, grid_of, packed
+from faust_assigner.page.render import _draw_row
 from faust_assigner.page.tasks import Family, Task
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Partition
@@ -61,17 +61,17 @@ def test_numbers_stand_over_the_middle_of_their_columns(
     cell: int, numbers: list[tuple[int, str]]
 ) -> None:
     """Narrow columns show every second number."""
-    found = _head(family(3), 100, cell)
+    found = _family_head(family(3), 100, cell)
     assert (list(found.numbers), found.x, found.width) == (numbers, 100, 3 * cell)
 
 
 def test_a_wide_family_repeats_its_name() -> None:
     """One name is always visible; the last name is shortened or left out."""
-    found = _head(family(60, label="a" * 100), 100, 20)
+    found = _family_head(family(60, label="a" * 100), 100, 20)
     assert [x for x, _ in found.names] == [100, 660, 1220]
     assert [len(text) for _, text in found.names] == [84, 84, 15]
-    assert [x for x, _ in _head(family(71), 0, 16).names] == [0, 560]
-    assert [x for x, _ in _head(family(1, label="abcdef"), 0, 20).names] == [0]
+    assert [x for x, _ in _family_head(family(71), 0, 16).names] == [0, 560]
+    assert [x for x, _ in _family_head(family(1, label="abcdef"), 0, 20).names] == [0]
 
 
 def mark(number: int, shape: str = "a", family: int = 0, **more: Any) -> Mark:
@@ -132,7 +132,7 @@ def test_a_drawn_mark_links_to_its_task(is_compact: bool, middle: int) -> None:
         cell=20, width=99, is_compact=is_compact, is_packed=False, heads=(), tasks=1, rows=()
     )
     one = mark(1, "x", key="a b/1", x=40, label="<l>", text="7", shade="2")
-    drawn = _drawn(replace(row(one, mark(2, "s", shade="3")), names=((5, "n"),)), grid)
+    drawn = _draw_row(replace(row(one, mark(2, "s", shade="3")), names=((5, "n"),)), grid)
     assert drawn == (
         f'<text class="of" x="5" y="{middle}">n</text>'
         f'<a href="story?t=a%20b/1" aria-label="&lt;l&gt;"><use href="#x" x="40"/>'

@@ -11,8 +11,15 @@ import pytest
 from faust_assigner.page.head import Line, Tile, decision_of, lines_of, tiles_of
 from faust_assigner.page.history import Move
 from faust_assigner.page.look import Look, Problem
-from faust_assigner.page.render import _values, title_of
-from faust_assigner.page.story import Event, _copies, _events, _if_lost, _standing, _state
+from faust_assigner.page.render import _template_values, title_of
+from faust_assigner.page.story import (
+    Event,
+    _copy_lines,
+    _loss_sentence,
+    _move_events,
+    _standing_partitions,
+    _state_of,
+)
 from faust_assigner.page.tasks import Task
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Copy, Decision, Partition, Report, Standstill, Waiting
@@ -212,8 +219,11 @@ def test_the_title_has_a_cross_in_trouble_alone(
 def test_the_state_of_the_group_is_in_words(state: str, words: str) -> None:
     """A state of a later Kafka version is shown unchanged."""
     look = look_at(replace(REPORT, state=state))
-    assert _values(look)["state"] == words
-    assert (_values(look)["every"], _values(replace(look, every_s=None))["every"]) == ("2 s", None)
+    assert _template_values(look)["state"] == words
+    assert (
+        _template_values(look)["every"],
+        _template_values(replace(look, every_s=None))["every"],
+    ) == ("2 s", None)
 
 
 # -- a task
@@ -251,7 +261,7 @@ def task(*parts: Partition, owner: str | None = "w0") -> Task:
 )
 def test_a_copy_is_told_with_its_lag(copies: list[Copy], words: list[str]) -> None:
     """Copies are ordered by member."""
-    found = _copies(task(part(copies=tuple(copies))))
+    found = _copy_lines(task(part(copies=tuple(copies))))
     told = [f"{one.member} {one.what} {one.lag} {one.shade}" for one in found]
     assert told[: len(words)] == words
     assert [one.member for one in found] == sorted(one.member for one in copies)
@@ -261,7 +271,7 @@ def test_copies_of_several_tables_are_one_line() -> None:
     """The line has the sum of lags, the longest time, and the weaker role."""
     first = copy("a", 5, seconds=3.0)
     second = copy("a", 6, seconds=90.0, is_warmup=True, is_measured=False)
-    (found,) = _copies(task(part(copies=(first,)), part("log2", copies=(second,))))
+    (found,) = _copy_lines(task(part(copies=(first,)), part("log2", copies=(second,))))
     assert (found.what, found.lag) == ("warm-up", "at most 11 records behind, for 1 min 30 s")
 
 
@@ -289,7 +299,7 @@ def test_the_effect_of_a_loss_is_told_by_the_best_copy(
     parts: tuple[Partition, ...], words: str
 ) -> None:
     """All tables of the task count."""
-    assert _if_lost(task(*parts)).startswith(words)
+    assert _loss_sentence(task(*parts)).startswith(words)
 
 
 STILL = Standstill(reason="restoring", seconds=90.0)
@@ -309,13 +319,15 @@ STILL = Standstill(reason="restoring", seconds=90.0)
 )
 def test_the_state_of_a_task_is_its_worst(found: Task, state: tuple[str, str]) -> None:
     """A standby does not hide a warm-up."""
-    assert _state(found) == state
+    assert _state_of(found) == state
 
 
 def test_each_partition_that_stands_still_has_its_reason() -> None:
     """A reason of a later version is shown unchanged."""
     odd = Standstill(reason="odd", seconds=3.0)
-    first, second = _standing(task(part(standing=STILL), part("l2"), part("l3", standing=odd)))
+    first, second = _standing_partitions(
+        task(part(standing=STILL), part("l2"), part("l3", standing=odd))
+    )
     assert re.match(r"log/3 has not been processed for 1 min 30 s: \w", first)
     assert "restoring" not in first
     assert second == "l3/3 has not been processed for 3 s: odd"
@@ -323,7 +335,7 @@ def test_each_partition_that_stands_still_has_its_reason() -> None:
 
 def looked(look: Look) -> dict[str, Any]:
     """Return the values of the page's templates."""
-    return _values(look)
+    return _template_values(look)
 
 
 def test_rounds_are_listed_from_the_newest_with_their_ages() -> None:
@@ -372,9 +384,9 @@ def test_a_move_is_bad_only_if_state_was_left_behind(
         was_warm=was_warm,
         rule=rule,
     )
-    (event,) = _events([move], [], 100.0)
+    (event,) = _move_events([move], [], 100.0)
     assert event == Event(when="1 min 30 s ago", what=words, reason="", level=level)
-    (lost,) = _events([replace(move, source=None)], [], 10.0)
+    (lost,) = _move_events([replace(move, source=None)], [], 10.0)
     assert lost.what.startswith("b took over")
     assert "from" not in lost.what
     assert lost.when == "just now"
@@ -389,10 +401,10 @@ def test_a_row_is_as_high_as_its_cells_and_its_lines_of_text(
 ) -> None:
     """A row has one line in a large group and two lines in a small group."""
     report = build(group(members, topics={"orders": tasks}).evidence())
-    assert _values(look_at(report))["h"] == height
+    assert _template_values(look_at(report))["h"] == height
 
 
 def test_a_task_moves_if_any_copy_of_any_of_its_tables_is_a_warm_up() -> None:
     """The member has a standby of the first table and a warm-up of the second."""
     found = task(part(copies=(copy("a", 0),)), part("log2", copies=(copy("a", 0, is_warmup=True),)))
-    assert _state(found)[0] == "changing"
+    assert _state_of(found)[0] == "changing"

@@ -11,7 +11,13 @@ from faust_assigner.page.grid import Mark, grid_of
 from faust_assigner.page.head import Line, decision_of, lines_of, tiles_of
 from faust_assigner.page.history import History
 from faust_assigner.page.look import Look, Problem, no_members
-from faust_assigner.page.render import _drawn, _grid_values, _round_values, _values, title_of
+from faust_assigner.page.render import (
+    _draw_row,
+    _grid_values,
+    _round_values,
+    _template_values,
+    title_of,
+)
 from faust_assigner.page.tasks import Family, Task
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Decision, Report, Waiting
@@ -197,7 +203,7 @@ def test_a_mark_is_a_link_with_a_shape_a_label_and_its_number(
             mark(x=9, shape="a", shade="0", key="k/2", label="y"),
         ),
     )
-    assert str(_drawn(row, grid)) == (
+    assert str(_draw_row(row, grid)) == (
         f'<text class="of" x="5" y="{middle}">&lt;n&gt;</text>'
         f'<text class="of" x="90" y="{middle}">m</text>'
         '<a href="story?t=a%20b%26c/7" aria-label="l&lt;&#34;"><use href="#s3" x="40"/>'
@@ -260,7 +266,7 @@ def test_a_problem_goes_before_an_empty_group_and_an_unknown_state_has_its_own_n
     """The time of the look is exact to a tenth of a second."""
     problem = Problem(title="t", text="x", level="changing")
     empty = replace(REPORT, members=(), taken_at=86_399.96, state="Dead")
-    found = _values(look(report=empty, problem=problem, every_s=None))
+    found = _template_values(look(report=empty, problem=problem, every_s=None))
     names = ("problem", "every", "state", "looked", "taken_at", "group")
     assert [found[name] for name in names] == [
         problem,
@@ -270,8 +276,8 @@ def test_a_problem_goes_before_an_empty_group_and_an_unknown_state_has_its_own_n
         "86400.0",
         "shop",
     ]
-    assert _values(look(problem=problem))["every"] == "5 s"
-    none = _values(look(report=None, every_s=90.0))
+    assert _template_values(look(problem=problem))["every"] == "5 s"
+    none = _template_values(look(report=None, every_s=90.0))
     assert [none.get(name) for name in (*names, "grid", "lines")] == [
         None, "1 min 30 s", None, "looking", "", "shop", None, [],
     ]  # fmt: skip

@@ -476,4 +476,4 @@ async def test_a_closed_store_is_not_asked_any_more() -> None:
 )
 def test_the_end_of_a_prefix_is_the_first_key_behind_it(prefix: bytes, end: bytes) -> None:
     """The last byte below 255 is incremented; without one, the range has no end."""
-    assert etcd._end_of(prefix) == end
+    assert etcd._prefix_end(prefix) == end

@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner.service.server import health as health_module
 from faust_assigner.service.server.health import PROBES, Probes, probing
-from faust_assigner.service.server.server import _spoken
+from faust_assigner.service.server.server import _grpc_address
 
 
 class Aborted(Exception):
@@ -75,11 +75,11 @@ def test_an_address_that_is_taken_is_named_as_grpc_gets_it(
     at: tuple[str, int], address: str
 ) -> None:
     """Other errors are passed on."""
-    with _spoken(at) as said:
+    with _grpc_address(at) as said:
         assert said == address
 
     def fails(error: Exception) -> None:
-        with _spoken(at):
+        with _grpc_address(at):
             raise error
 
     with pytest.raises(OSError, match="cannot listen on") as raised:

@@ -15,7 +15,7 @@ from faust_assigner.service.certificates import PemFiles
 from faust_assigner.service.commands import Release
 from faust_assigner.service.errors import StoreError, StoreUnavailable
 from faust_assigner.service.records import Ended, Status
-from faust_assigner.service.serving.routes import LEAST_S, TOGETHER_S, _reached
+from faust_assigner.service.serving.routes import LEAST_S, TOGETHER_S, _wait_for_revision
 from faust_assigner.service.store import etcd
 from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
@@ -48,11 +48,11 @@ async def test_a_caller_ahead_of_an_instance_is_refused_at_the_end_of_its_time()
 
     clock: Any = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
     with pytest.raises(StoreUnavailable, match="read up to revision 9, the caller up to 11"):
-        await _reached(mirror, clock, 11)
+        await _wait_for_revision(mirror, clock, 11)
     assert slept == [TOGETHER_S] * 2
-    await _reached(mirror, clock, 11)
+    await _wait_for_revision(mirror, clock, 11)
     assert len(slept) == 4
-    await _reached(mirror, clock, 11)
+    await _wait_for_revision(mirror, clock, 11)
     assert len(slept) == 4
 
 

@@ -16,7 +16,7 @@ from faust_assigner.service.server import server as server_module
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
-from faust_assigner.service.server.server import AssignerServer, _spoken, channel_options
+from faust_assigner.service.server.server import AssignerServer, _grpc_address, channel_options
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.instances import calls_ended
 
@@ -28,7 +28,7 @@ def test_an_address_that_is_taken_is_named_in_grpcs_form(at: tuple[str, int], ad
     """gRPC needs brackets around an address of IPv6, and raises RuntimeError."""
     with (
         pytest.raises(OSError, match=f"^cannot listen on {address}: ") as error,
-        _spoken(at) as given,
+        _grpc_address(at) as given,
     ):
         raise RuntimeError
     assert re.fullmatch(address, given)

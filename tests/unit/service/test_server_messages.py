@@ -304,13 +304,13 @@ def test_a_part_of_a_list_is_as_long_as_its_limit(monkeypatch: pytest.MonkeyPatc
     [one] = [convert.message_of(AT)]
     each = one.ByteSize() + convert.FRAME_BYTES
     monkeypatch.setattr(convert, "PART_BYTES", 2 * each)
-    assert [(len(part), more) for part, more in convert._parts([one] * 4)] == [
+    assert [(len(part), more) for part, more in convert._split_messages([one] * 4)] == [
         (2, True),
         (2, False),
     ]
     monkeypatch.setattr(convert, "PART_BYTES", 2 * each - 1)
-    assert [len(part) for part, _ in convert._parts([one] * 3)] == [1, 1, 1]
-    assert list(convert._parts([])) == [([], False)]
+    assert [len(part) for part, _ in convert._split_messages([one] * 3)] == [1, 1, 1]
+    assert list(convert._split_messages([])) == [([], False)]
 
 
 @pytest.mark.parametrize(

@@ -404,14 +404,14 @@ async def test_a_stop_passes_on_its_own_cancellation_alone() -> None:
         raise asyncio.CancelledError
 
     consumer: Any = SimpleNamespace(stop=cancelled)
-    await changelog._stop(consumer)
+    await changelog._stop_consumer(consumer)
     began = asyncio.Event()
 
     async def waits() -> None:
         began.set()
         await asyncio.sleep(3600)
 
-    stopping = asyncio.ensure_future(changelog._stop(SimpleNamespace(stop=waits)))  # type: ignore[arg-type]
+    stopping = asyncio.ensure_future(changelog._stop_consumer(SimpleNamespace(stop=waits)))  # type: ignore[arg-type]
     await began.wait()
     stopping.cancel()
     await asyncio.wait({stopping})

@@ -177,8 +177,8 @@ def test_a_file_of_another_layout_stays_as_it_is(tmp_path: Path, part: str) -> N
 )
 def test_a_number_is_read_seven_bits_at_a_time(data: bytes, value: int, after: int) -> None:
     """The least significant bits come first."""
-    assert seal._varint(data, 0) == (value, after)
-    assert seal._varint(b"xx" + data, 2) == (value, after + 2)
+    assert seal._read_varint(data, 0) == (value, after)
+    assert seal._read_varint(b"xx" + data, 2) == (value, after + 2)
 
 
 # -- JSON

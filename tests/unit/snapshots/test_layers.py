@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.snapshots.layers import Base, Layers, Row, _differences, _is_large, extend
+from faust_assigner.snapshots.layers import (
+    Base,
+    Layers,
+    Row,
+    _are_changes_large,
+    _rows_between,
+    extend,
+)
 from faust_assigner.snapshots.sst import OFFSET_KEY, SstFile, read_items, write_files
 
 FILE_BYTES = 4_000
@@ -178,7 +185,7 @@ def test_changes_of_half_the_first_layer_are_not_large_yet(
     """The size of a layer is the sum of its files."""
     layers = [[SstFile(str(size), Path(str(size)), size, 1)] for size in changes]
     first = [SstFile(name, Path(name), 50, 1) for name in "ab"]
-    assert _is_large(layers, first) is is_large
+    assert _are_changes_large(layers, first) is is_large
 
 
 def test_the_changes_of_all_layers_together_are_large_or_not(
@@ -223,7 +230,7 @@ def test_the_differences_lead_from_either_state_to_the_other(last: bytes) -> Non
     one = {b"b": b"1", b"d": b"2", b"e": b"3", b"g": b"4", last: b"5"}
     other = {b"c": b"6", b"d": b"2", b"e": b"7", b"f": b"8"}
     for before, after in ((one, other), (other, one), (one, {}), ({}, one)):
-        found = list(_differences(sorted(before.items()), sorted(after.items())))
+        found = list(_rows_between(sorted(before.items()), sorted(after.items())))
         assert found == [
             (key, after.get(key))
             for key in sorted({*before, *after})

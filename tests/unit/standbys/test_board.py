@@ -24,7 +24,7 @@ from faust_assigner.standbys.board import (
 )
 from faust_assigner.standbys.fill import keep_copies, usable
 from faust_assigner.standbys.problem import StandbyProblem
-from faust_assigner.standbys.refill import _alike, _may_hold, _uncrowd
+from faust_assigner.standbys.refill import _group_alike, _may_hold, _remove_above_limit
 from faust_assigner.standbys.shares import fair_shares, settled_racks
 
 
@@ -281,7 +281,7 @@ def test_the_highest_tasks_leave_a_crowded_pair_and_pinned_seats_stay() -> None:
     board.seat(np.arange(5), np.full(5, 1))
     board.seat(np.array([5]), np.array([1]), pinned=True)
     board.limit = np.full_like(board.limit, 2)
-    _uncrowd(board)
+    _remove_above_limit(board)
     agrees(board)
     assert np.flatnonzero(board.filled).tolist() == [0, 1, 5]
 
@@ -299,10 +299,10 @@ def test_tasks_are_alike_with_one_owner_one_class_and_the_same_racks() -> None:
     for task, row in enumerate(((2, 4), (4, 3), (2,), (2, 4))):
         for member in row:
             board.seat(np.array([task]), np.array([member]))
-    found = _alike(board, np.arange(4))
+    found = _group_alike(board, np.arange(4))
     assert sorted(map(list, found)) == [[0, 1], [2], [3]]
     assert np.flatnonzero(_may_hold(board, 2, 0)).tolist() == [4]
-    assert _alike(board, np.arange(0)) == []
+    assert _group_alike(board, np.arange(0)) == []
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,15 @@ import pytest
 from faust_assigner.model import NOBODY
 from faust_assigner.standbys import repair as repair_module
 from faust_assigner.standbys.board import Board
-from faust_assigner.standbys.rehearsal import _Drill, _play_all, rehearse
+from faust_assigner.standbys.rehearsal import _Drill, _measure_all_deaths, rehearse
 from faust_assigner.standbys.repair import (
-    _detour,
-    _give_away,
-    _kin,
-    _level,
-    _relieve,
+    _distinct_positions,
+    _level_loads,
+    _move_cheapest,
+    _move_over_third,
+    _rack_and_class,
+    _relieve_pairs,
     _take,
-    _unlike,
     repair,
 )
 from faust_assigner.standbys.shares import fair_shares
@@ -49,10 +49,10 @@ def board_of(
 def test_one_seat_of_each_donor_and_owner_is_taken_up_to_the_limit() -> None:
     """The seats are taken from the front."""
     donors, owners = [1, 1, 2, 3, 4], [9, 8, 9, 7, 6]
-    assert _unlike(donors, owners, 9) == [0, 3, 4]
-    assert _unlike(donors, owners, 2) == [0, 3]
-    assert _unlike(donors, owners, 1) == [0]
-    assert _unlike([], [], 1) == []
+    assert _distinct_positions(donors, owners, 9) == [0, 3, 4]
+    assert _distinct_positions(donors, owners, 2) == [0, 3]
+    assert _distinct_positions(donors, owners, 1) == [0]
+    assert _distinct_positions([], [], 1) == []
 
 
 def test_a_receiver_takes_only_as_many_standbys_at_a_time_as_pay() -> None:
@@ -74,10 +74,10 @@ def test_a_standby_reaches_a_receiver_over_a_third_member() -> None:
     eligible = [[True, True, False, True], [True, True, True, True]]
     board = board_of([3, 3, 3], [[0], [0], [1]], 4, group=[0, 0, 1], eligible=eligible)
     assert not _take(board, 2, np.array([0]))
-    assert _detour(board, 2, np.array([0]))
+    assert _move_over_third(board, 2, np.array([0]))
     assert board.holder[2, 0] == 2
     assert sorted(board.holder[:2, 0].tolist()) == [0, 1]
-    assert not _detour(board, 2, np.array([0]))
+    assert not _move_over_third(board, 2, np.array([0]))
     agrees(board)
 
 
@@ -85,7 +85,7 @@ def test_levelling_moves_over_a_third_member_where_no_donor_can_give_directly() 
     """A board of any size is levelled this way, without the chains of a small board."""
     eligible = [[True, True, False, True], [True, True, True, True]]
     board = board_of([3, 3, 3], [[0], [0], [1]], 4, group=[0, 0, 1], eligible=eligible)
-    assert _level(board, _kin(board))
+    assert _level_loads(board, _rack_and_class(board))
     assert board.load.tolist() == [1, 1, 1, 0]
 
 
@@ -101,9 +101,9 @@ def test_members_of_one_rack_and_equal_subscriptions_are_kin() -> None:
     """Without racks only the subscriptions count."""
     eligible = [[True, True, True, False]]
     racks = board_of([0] * 4, [], 4, eligible=eligible, rack=[0, 0, 1, 1])
-    kin = _kin(racks).tolist()
+    kin = _rack_and_class(racks).tolist()
     assert (kin[0] == kin[1], kin[1] == kin[2], kin[2] == kin[3]) == (True, False, False)
-    plain = _kin(board_of([0] * 4, [], 4, eligible=eligible)).tolist()
+    plain = _rack_and_class(board_of([0] * 4, [], 4, eligible=eligible)).tolist()
     assert (plain[0] == plain[1] == plain[2], plain[2] == plain[3]) == (True, False)
 
 
@@ -111,7 +111,7 @@ def test_the_best_move_of_a_crowded_pair_goes_to_the_lightest_member() -> None:
     """Between two members with room, the first is heavier."""
     board = board_of([0, 0, 0, 1, 1, 1, 1], [[1], [1], [1], [2], [2], [2], [2]], 4, limit=1)
     task, column = board.seats_of(np.array([1]))
-    assert _give_away(board, task, column)
+    assert _move_cheapest(board, task, column)
     assert np.flatnonzero(board.holder[:3, 0] == 3).size == 1
 
 
@@ -122,9 +122,9 @@ def test_a_crowded_pair_is_relieved_by_an_exchange_where_loads_are_even() -> Non
     board = board_of(owner, holders, 6, limit=2)
     board.load[[0, 4, 5]] = 3  # as heavy as the other members
     assert board.pair[0, 1] == 3
-    assert _relieve(board)
+    assert _relieve_pairs(board)
     assert board.pair[0, 1] == 2
-    assert not _relieve(board)
+    assert not _relieve_pairs(board)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -138,9 +138,9 @@ def test_moves_between_members_make_loads_even_without_the_chains_of_polish(
     holders = [[rng.choice([m for m in range(3) if m != o])] for o in owner]
     board = board_of(owner, holders, 6)
     before = total(board)
-    assert _level(board, _kin(board))
+    assert _level_loads(board, _rack_and_class(board))
     assert board.load.max() - board.load.min() <= 1
-    assert not _level(board, _kin(board))
+    assert not _level_loads(board, _rack_and_class(board))
     repair(board)
     assert total(board) <= before
     agrees(board)
@@ -177,7 +177,7 @@ def test_no_move_and_no_exchange_improves_a_repaired_board(seed: int, replicas: 
 def test_a_death_is_played_in_task_order_to_the_lightest_holder() -> None:
     """The first of two equally loaded holders promotes; the bound is the even share, rounded up."""
     board = board_of([0, 0, 0, 1, 2, 3], [[2, 1], [1, 2], [3, 1], [0], [0], [0]], 4, replicas=2)
-    peak, bound = _play_all(board)
+    peak, bound = _measure_all_deaths(board)
     # Loads are 3, 1, 1, 1: task 0 goes to 1, task 1 to 2, task 2 to 3.
     assert peak[0] == 2
     assert bound.tolist() == [4, 4, 4, 4]
@@ -187,15 +187,15 @@ def test_a_death_is_played_in_task_order_to_the_lightest_holder() -> None:
 def test_an_equal_load_is_promoted_by_the_first_member_whatever_its_seat_is() -> None:
     """Task 0 goes to member 1; task 1 then makes member 1 the heaviest."""
     board = board_of([0, 0, 1, 2], [[2, 1], [1], [0], [0]], 3, replicas=2)
-    assert _play_all(board)[0][0] == 3
+    assert _measure_all_deaths(board)[0][0] == 3
 
 
 def test_without_a_member_outside_the_rack_all_others_are_peers() -> None:
     """A single rack has no outside."""
     board = board_of([0] * 4, [[1, 2]] * 4, 3, replicas=2, rack=[0, 0, 0])
-    assert _play_all(board)[1][0] == 4 + 2
+    assert _measure_all_deaths(board)[1][0] == 4 + 2
     board = board_of([0] * 4, [[1, 2]] * 4, 3, replicas=2, rack=[0, 0, 1])
-    assert _play_all(board)[1][0] == 4 + 4
+    assert _measure_all_deaths(board)[1][0] == 4 + 4
 
 
 def crowded(**more: object) -> Board:

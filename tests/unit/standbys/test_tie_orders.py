@@ -10,7 +10,7 @@ import pytest
 from faust_assigner.model import NOBODY
 from faust_assigner.standbys import refill
 from faust_assigner.standbys.board import Board
-from faust_assigner.standbys.fill import _rack_is_of_use, deal_rows, fill_gaps, keep_copies
+from faust_assigner.standbys.fill import _keeps_rack_spread, deal_rows, fill_gaps, keep_copies
 from faust_assigner.standbys.shares import fair_shares
 from tests.support.standby_boards import problem
 
@@ -204,7 +204,7 @@ def test_a_copy_is_of_use_where_the_free_seats_can_still_reach_all_racks(seed: i
             distinct = len(set(racks) - {rack[owner]}) + free
             outside = sum(one != rack[owner] for one in racks) + free
             expected = bool(distinct >= shares.distinct[task] and outside >= shares.outside[task])
-            found = _rack_is_of_use(board, np.array([task]), np.array([member]))
+            found = _keeps_rack_spread(board, np.array([task]), np.array([member]))
             assert found.tolist() == [expected], (task, member)
             seen.add(expected)
             fitting += [member] * expected

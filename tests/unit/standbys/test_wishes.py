@@ -6,7 +6,7 @@ import numpy as np
 
 from faust_assigner.model import NOBODY
 from faust_assigner.standby import StandbyAssignor, _place
-from faust_assigner.standbys.derive import _affordable
+from faust_assigner.standbys.derive import _may_have_target_standby
 from tests.support.standby_boards import problem
 
 
@@ -24,7 +24,9 @@ def afforded(
     away = np.flatnonzero(owners != targets)
     group = np.zeros(len(owner), dtype=np.int64)
     eligible = np.ones((1, members), dtype=np.bool_)
-    return _affordable(racks, eligible, group, away, owners, targets, replicas).tolist()
+    return _may_have_target_standby(
+        racks, eligible, group, away, owners, targets, replicas
+    ).tolist()
 
 
 def test_no_member_is_wished_more_than_its_even_share() -> None:

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 
 from faust_assigner.errors import MetadataRefused, TryAgain
 from faust_assigner.status import asking, collect, described, ledgers
-from faust_assigner.status.build import _rounds, build
+from faust_assigner.status.build import _round_kind, build
 from faust_assigner.status.described import (
     COOPERATIVE,
     EAGER,
@@ -22,7 +22,7 @@ from faust_assigner.status.described import (
 )
 from faust_assigner.status.evidence import Evidence, Heard
 from faust_assigner.status.member_reports import _is_leaving
-from faust_assigner.status.members import _guessed, _heard
+from faust_assigner.status.members import _guess_urls, _reply_of_member
 from faust_assigner.status.render import partitions
 from faust_assigner.status.report import ANSWERED, OTHER
 from faust_assigner.wire.join import JoinData
@@ -41,7 +41,7 @@ def test_of_two_peers_on_a_members_host_none_is_its_own() -> None:
     ]
     peers = [Peer(url=f"http://{place}") for place in ("h1:1", "h1:2", "h2:1")]
     moves = DescribedGroup(group_id="shop", state="PreparingRebalance")
-    found = _guessed(members, dict.fromkeys("xyz", ""), Evidence(group=moves, peers=peers))
+    found = _guess_urls(members, dict.fromkeys("xyz", ""), Evidence(group=moves, peers=peers))
     assert found == {"x": "", "y": "http://h2:1", "z": ""}
 
 
@@ -59,7 +59,7 @@ def test_one_eager_worker_makes_the_rounds_eager(kinds: list[str], word: str) ->
     views: Any = [SimpleNamespace(kind=kind, status="answered") for kind in kinds]
     silent: Any = SimpleNamespace(kind=COOPERATIVE if word == "unknown" else EAGER, status=None)
     moves = DescribedGroup(group_id="shop", state="PreparingRebalance")
-    assert _rounds(Evidence(group=moves), [*views, silent]) == word
+    assert _round_kind(Evidence(group=moves), [*views, silent]) == word
 
 
 def test_ids_that_a_terminal_would_obey_are_shown_as_text() -> None:
@@ -197,7 +197,9 @@ def test_an_answer_of_another_member_is_not_this_members_own() -> None:
 
     def answer(app: str, member_id: str) -> tuple[str, str]:
         told = Heard(answer=ANSWERED, status=WorkerStatus(app=app, member_id=member_id))
-        found = _heard(Evidence(group=group_, heard={"http://w": told}), mine, "http://w", {})
+        found = _reply_of_member(
+            Evidence(group=group_, heard={"http://w": told}), mine, "http://w", {}
+        )
         return found.answer, found.detail
 
     assert answer("shop", "") == (ANSWERED, "")
@@ -234,9 +236,9 @@ def test_partitions_of_every_kind_count_towards_the_limit(
         }
         return SimpleNamespace(**claims)
 
-    assert described._bounded(answer(9)) is not None
+    assert described._check_bounds(answer(9)) is not None
     with pytest.raises(MetadataRefused, match=r"^10 partitions, the limit is 9$"):
-        described._bounded(answer(10))
+        described._check_bounds(answer(10))
 
 
 def test_columns_are_those_of_all_members_though_few_are_shown() -> None:

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-from faust_assigner.status.build import _copies, _decision, _problems, build, changelogs_of
+from faust_assigner.status.build import (
+    _copies_by_partition,
+    _decision,
+    _missing_parts,
+    build,
+    changelogs_of,
+)
 from faust_assigner.status.described import (
     DescribedGroup,
     DescribedMember,
@@ -18,7 +24,7 @@ from faust_assigner.status.described import (
     replaced_urls,
 )
 from faust_assigner.status.evidence import Evidence, Heard
-from faust_assigner.status.members import View, _named, views_of
+from faust_assigner.status.members import View, _give_unique_names, views_of
 from faust_assigner.status.report import ANSWERED, OTHER, SILENT, Copy
 from faust_assigner.status.waiting import waits_of
 from faust_assigner.wire.answer import Answer
@@ -57,7 +63,7 @@ def test_a_position_and_an_end_of_zero_are_known() -> None:
         )
     )
     ends = {("log", 0): 40, ("log", 1): 0, ("log", 2): 5, ("log", 4): 90, ("log", 5): 80}
-    found = _copies([view("a", told, said=said, given=Answer({}, held))], ends)
+    found = _copies_by_partition([view("a", told, said=said, given=Answer({}, held))], ends)
     assert {number: astuple(*copies) for (_, number), copies in found.items()} == {
         0: ("a", False, 40, None, False),
         1: ("a", False, 0, None, False),
@@ -119,7 +125,7 @@ def test_a_member_without_an_id_and_with_unreadable_data_has_two_problems() -> N
     """The sentences name the member."""
     one = View(member=described("", problem="its metadata is unreadable"), heard=QUIET, name="p")
     group = DescribedGroup(group_id="shop", state="Stable", members=(one.member,))
-    assert [text.split(" is ")[0] for text in _problems(Evidence(group=group), [one])] == [
+    assert [text.split(" is ")[0] for text in _missing_parts(Evidence(group=group), [one])] == [
         "p: its metadata",
         "p was in the last round and does not answer. Its member id",
     ]
@@ -299,4 +305,4 @@ def test_members_of_one_host_are_named_with_their_ports_without_a_slash() -> Non
     """The scheme is left out; a member with a unique host is named by its host."""
     urls = ("http://h:1/", "https://h:2", "http://g:3/", "")
     views = [View(member=described(f"m{n}"), heard=QUIET, url=url) for n, url in enumerate(urls)]
-    assert sorted(one.name for one in _named(views)) == ["g", "h:1", "h:2", "m3"]
+    assert sorted(one.name for one in _give_unique_names(views)) == ["g", "h:1", "h:2", "m3"]

@@ -20,9 +20,9 @@ from faust_assigner.status.described import (
     decode_group,
 )
 from faust_assigner.status.evidence import Evidence, Heard
-from faust_assigner.status.members import View, _guessed, _named, views_of
+from faust_assigner.status.members import View, _give_unique_names, _guess_urls, views_of
 from faust_assigner.status.report import ANSWERED, OTHER, SILENT
-from faust_assigner.status.waiting import _largest, waits_of
+from faust_assigner.status.waiting import _largest_setting, waits_of
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.worker_status import Peer, TableStatus, WorkerStatus
 from tests.support.status import LOG, MadeGroup, group
@@ -112,7 +112,7 @@ def guessed(
         group=DescribedGroup(group_id="shop", state="x"),
         peers=[Peer(url=url, instance_id=i) for url, i in peers],
     )
-    return _guessed(found, dict.fromkeys(members, ""), evidence)
+    return _guess_urls(found, dict.fromkeys(members, ""), evidence)
 
 
 def test_an_instance_id_goes_before_a_host() -> None:
@@ -173,11 +173,11 @@ def test_a_name_is_given_once() -> None:
     """If an instance id equals a second member's host, the static member gets the name."""
     static = view(described("a", instance_id="box"), url="http://h1:1")
     plain = view(described("b"), url="http://box:2")
-    assert {one.name for one in _named([plain, static])} == {"box", "box:2"}
-    named = {one.member.member_id: one.name for one in _named([plain, static])}
+    assert {one.name for one in _give_unique_names([plain, static])} == {"box", "box:2"}
+    named = {one.member.member_id: one.name for one in _give_unique_names([plain, static])}
     assert named == {"a": "box", "b": "box:2"}
     twins = [view(described(m), url="http://box:2/") for m in "cd"]
-    assert sorted(one.name for one in _named(twins)) == ["c", "d"]
+    assert sorted(one.name for one in _give_unique_names(twins)) == ["c", "d"]
 
 
 # -- the report
@@ -346,8 +346,8 @@ def answering(**settings: str) -> View:
 def test_the_largest_known_limit_counts() -> None:
     """A missing or invalid setting is ignored; 0 means no limit."""
     views = [answering(t="10"), answering(t="30"), answering(t="x"), answering(), view()]
-    assert _largest(views, "t") == 30.0
-    assert _largest([answering(t="0"), view()], "t") is None
+    assert _largest_setting(views, "t") == 30.0
+    assert _largest_setting([answering(t="0"), view()], "t") is None
 
 
 def test_an_empty_group_waits_for_nobody() -> None:

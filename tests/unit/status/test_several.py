@@ -26,7 +26,7 @@ from faust_assigner.status.report import (
     Waiting,
 )
 from faust_assigner.status.saved import read_saved
-from faust_assigner.status.waiting import _largest
+from faust_assigner.status.waiting import _largest_setting
 from faust_assigner.wire.documents import dumps
 from faust_assigner.wire.worker_status import (
     CopyLag,
@@ -166,7 +166,7 @@ def test_a_rebalance_in_which_all_rejoin_waits_for_the_rest() -> None:
 )
 def test_the_largest_limit_of_all_workers_counts(values: tuple[str, ...], largest: Any) -> None:
     """The position of the value does not matter."""
-    assert _largest([view(), *(answering(t=one) for one in values), view()], "t") == largest
+    assert _largest_setting([view(), *(answering(t=one) for one in values), view()], "t") == largest
 
 
 def test_silent_peers_without_a_member_are_all_shown() -> None:

@@ -13,13 +13,13 @@ from faust_assigner.status.build import build
 from faust_assigner.status.render import (
     _columns,
     _decision,
-    _differences,
-    _head,
     _lag,
-    _name,
-    _partitions,
-    _rank,
-    _waits,
+    _name_cell,
+    _partitions_table,
+    _render_differences,
+    _render_head,
+    _render_waits,
+    _state_rank,
     partitions,
 )
 from faust_assigner.status.report import (
@@ -81,7 +81,7 @@ def decision(**more: Any) -> Decision:
 def test_a_member_has_one_state_and_a_rank(more: Any, level: str, words: str, rank: int) -> None:
     """The first of several reasons is shown."""
     one = replace(MEMBER, **more)
-    assert (condition(one), _rank(one)) == ((level, words), rank)
+    assert (condition(one), _state_rank(one)) == ((level, words), rank)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_member_has_one_state_and_a_rank(more: Any, level: str, words: str, ra
 def test_a_member_is_shown_with_what_its_name_does_not_say(more: Any, text: str) -> None:
     """The name is the host of the URL, whose port is not repeated."""
     base = replace(MEMBER, url="http://w0", instance_id=None, is_leader=False)
-    assert _name(replace(base, **more)).plain == text
+    assert _name_cell(replace(base, **more)).plain == text
 
 
 def test_lags_are_known_of_some_partitions_or_of_none() -> None:
@@ -201,13 +201,13 @@ def test_waits_and_differences_are_lines_in_their_order() -> None:
         Waiting(kind="k", member="w", text="x", seconds=61.0),
         Waiting(kind="k", member=None, text="y", seconds=0.0),
     )
-    assert [line.plain for line in _waits(replace(REPORT, waits=waits))] == [
+    assert [line.plain for line in _render_waits(replace(REPORT, waits=waits))] == [
         "w: x (1 min 1 s so far)",
         "y",
     ]
     values = {"9": ("c",), "": ("a",), "5": ("d", "e"), "7": tuple("ghijk")}
     found = replace(REPORT, differences=(Difference(name="N", values=values),))
-    assert [line.plain for line in _differences(found)] == [
+    assert [line.plain for line in _render_differences(found)] == [
         "N: 7 on g, h, i, j and 1 more; 5 on d, e; not set on a; 9 on c"
     ]
 
@@ -229,7 +229,7 @@ def test_each_partition_is_a_row_with_all_its_copies() -> None:
         ),
     ]  # fmt: skip
     screen = io.StringIO()
-    Console(file=screen, width=200).print(_partitions(rows))
+    Console(file=screen, width=200).print(_partitions_table(rows))
     lines = [line.split() for line in screen.getvalue().splitlines()[2:] if line.strip()]
     assert lines == [
         ["t", "3", "a", "1,000", "-", "-"],
@@ -295,6 +295,6 @@ def test_the_head_counts_members_and_partitions(more: Any, lines: list[str]) -> 
     """Without an answer nothing is known about the processing."""
     totals = replace(REPORT.totals, lag=7, standby_lag=1_234, **more)
     found = replace(REPORT, totals=totals, coordinator="", decision=None)
-    head, last, *rest = [line.plain for line in _head(found)]
+    head, last, *rest = [line.plain for line in _render_head(found)]
     assert [head, *rest] == lines
     assert last == "last decision: not reported by any member"

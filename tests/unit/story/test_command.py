@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
-from faust_assigner.cli.why import _moment
+from faust_assigner.cli.why import _parse_time
 from tests.unit.story.ledgers import told
 
 
@@ -86,11 +86,17 @@ def test_what_is_not_there_is_one_line(ledger: Path) -> None:
 def test_a_time_of_day_is_the_last_one() -> None:
     """At two o'clock, 03:02 is yesterday's; a full date stays as given; a zone counts."""
     now = datetime(2026, 11, 23, 2, 0, tzinfo=UTC)
-    assert datetime.fromtimestamp(_moment("03:02", now), UTC).isoformat()[:16] == "2026-11-22T03:02"
-    assert datetime.fromtimestamp(_moment("01:02", now), UTC).isoformat()[:16] == "2026-11-23T01:02"
-    assert _moment("02:00", now) == now.timestamp()
-    assert _moment("02:00:01", now) == now.timestamp() + 1 - 86_400
-    assert _moment("2026-11-22T03:02", now) == _moment("2026-11-22T05:02+02:00", now)
+    assert (
+        datetime.fromtimestamp(_parse_time("03:02", now), UTC).isoformat()[:16]
+        == "2026-11-22T03:02"
+    )
+    assert (
+        datetime.fromtimestamp(_parse_time("01:02", now), UTC).isoformat()[:16]
+        == "2026-11-23T01:02"
+    )
+    assert _parse_time("02:00", now) == now.timestamp()
+    assert _parse_time("02:00:01", now) == now.timestamp() + 1 - 86_400
+    assert _parse_time("2026-11-22T03:02", now) == _parse_time("2026-11-22T05:02+02:00", now)
 
 
 def test_a_running_group_or_files_must_be_named() -> None:

@@ -11,7 +11,14 @@ import pytest
 from faust_assigner.ledger import encode
 from faust_assigner.model import Member
 from faust_assigner.story import again
-from faust_assigner.story.again import _as_it_was, _changes, _one_more, _outcome, _without, remedies
+from faust_assigner.story.again import (
+    _member_as_before,
+    _outcome,
+    _possible_changes,
+    _with_one_more_standby,
+    _without_newcomers,
+    remedies,
+)
 from faust_assigner.story.causes import cause_of
 from faust_assigner.story.decisions import (
     Active,
@@ -33,7 +40,7 @@ from faust_assigner.story.incidents import (
     recoveries_of,
 )
 from faust_assigner.story.read import Story, read
-from faust_assigner.story.tell import _of_member, why_member, why_partition
+from faust_assigner.story.tell import _member_events, why_member, why_partition
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.plan_input import PlanInput
 
@@ -298,7 +305,7 @@ def test_only_the_gained_partitions_of_a_member_are_counted_as_cold() -> None:
     before = decision(1, {0: "a", 1: "b"})
     cold = {P0: active("a", cold=True), P1: active("a", cold=True)}
     after = decision(2, actives=cold)
-    (event,) = _of_member(story(before, after), Incident(rounds=(after,), before=before), {"a"})
+    (event,) = _member_events(story(before, after), Incident(rounds=(after,), before=before), {"a"})
     assert event.text.endswith("gains t/1 (1 cold)")
 
 
@@ -398,7 +405,7 @@ def moved(before: Decision | None, after: Decision) -> Moved:
 def changes(input_: PlanInput, *, before: Decision | None = None) -> str:
     """Return the changes that are tried for a move, in a line."""
     move = moved(before or decision(1), decision(2))
-    return "; ".join(change for change, _ in _changes(story(), move, P0, input_))
+    return "; ".join(change for change, _ in _possible_changes(story(), move, P0, input_))
 
 
 def test_only_changes_that_change_something_are_tried() -> None:
@@ -435,20 +442,20 @@ def test_a_departed_member_comes_back_with_its_partitions_and_the_newest_generat
         asked=asked(members=(odd,)),
         standbys={("log", 1): ("c", "a"), ("log", 0): ("a",)},
     )
-    back = _as_it_was("c", before, asked())
+    back = _member_as_before("c", before, asked())
     assert back == Member(
         "c", ["t", "log"], actives={"t": [0]}, standbys={"log": [1]}, generation=5, capacity=2.0
     )
-    assert _as_it_was("c", None, asked()) is None
-    assert _as_it_was("c", before, asked(members=())) is None
+    assert _member_as_before("c", None, asked()) is None
+    assert _member_as_before("c", before, asked(members=())) is None
 
 
 def test_without_the_newcomers_a_group_may_be_empty() -> None:
     """A group without members has no plan."""
-    left = _without(frozenset({"b"}), asked())
+    left = _without_newcomers(frozenset({"b"}), asked())
     assert left is not None
     assert [one.member_id for one in left.members] == ["a"]
-    assert _without(frozenset({"a", "b"}), asked()) is None
+    assert _without_newcomers(frozenset({"a", "b"}), asked()) is None
 
 
 def test_one_more_standby_is_caught_up_on_the_members_of_the_round_before() -> None:
@@ -458,15 +465,15 @@ def test_one_more_standby_is_caught_up_on_the_members_of_the_round_before() -> N
         asked(), members=tuple(replace(m, positions={"log": {}}) for m in asked().members)
     )
     told = told.with_members((*told.members, Member("new", ["t", "log"], positions={})))
-    made = _one_more(moved(before, decision(2)), told)
+    made = _with_one_more_standby(moved(before, decision(2)), told)
     assert made is not None
     assert made.replicas == 1
     by_id = {one.member_id: one for one in made.members}
     assert sum(len(by_id[m].standbys.get("log", ())) for m in "ab") == 2
     assert [by_id[m].positions for m in ("a", "b", "new")] == [None, None, {}]
     assert by_id["new"].standbys == {}
-    assert _one_more(moved(None, decision(2)), told) is None
-    assert _one_more(moved(decision(1), decision(2)), told) is None
+    assert _with_one_more_standby(moved(None, decision(2)), told) is None
+    assert _with_one_more_standby(moved(decision(1), decision(2)), told) is None
 
 
 def test_one_more_standby_is_planned_in_the_round_before_the_move() -> None:
@@ -474,8 +481,8 @@ def test_one_more_standby_is_planned_in_the_round_before_the_move() -> None:
     before = decision(1, asked=asked())
     move = moved(before, decision(2))
     unknown = Incident(rounds=(decision(2),), before=None)
-    assert _one_more(replace(move, origin=unknown), asked()) is not None
-    assert _one_more(replace(move, incident=unknown), asked()) is None
+    assert _with_one_more_standby(replace(move, origin=unknown), asked()) is not None
+    assert _with_one_more_standby(replace(move, incident=unknown), asked()) is None
 
 
 def test_each_departed_member_has_the_change_of_its_own_departure() -> None:
@@ -483,7 +490,8 @@ def test_each_departed_member_has_the_change_of_its_own_departure() -> None:
     before = decision(1, members=("a", "b", "c", "d"), static=frozenset("d"))
     after = decision(2, members=("a", "c"), leaving=frozenset("c"))
     tried = [
-        change for change, _ in _changes(story(before, after), moved(before, after), P0, asked())
+        change
+        for change, _ in _possible_changes(story(before, after), moved(before, after), P0, asked())
     ]
     assert tried[:3] == [
         "B still there",
@@ -547,7 +555,7 @@ def test_a_change_avoids_a_warm_move_only_if_the_task_stays(
     ):
         monkeypatch.setattr(again, "_outcome", lambda *_, now=now: now)
         was = again.Outcome(owner="b", is_cold=was_cold)
-        found = again._tried(story(), "x", lambda: asked(), P0, move, was)
+        found = again._try_change(story(), "x", lambda: asked(), P0, move, was)
         assert (found is not None) is avoids
 
 

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.story.again import Outcome, Remedy, _one_more, _tried, _union
+from faust_assigner.story.again import (
+    Outcome,
+    Remedy,
+    _all_claims,
+    _try_change,
+    _with_one_more_standby,
+)
 from faust_assigner.story.causes import cause_of, round_text
 from faust_assigner.story.decisions import (
     Active,
@@ -21,7 +27,7 @@ from faust_assigner.story.decisions import (
 )
 from faust_assigner.story.incidents import Incident, moves_of, recoveries_of
 from faust_assigner.story.read import NothingKnown, Story, read
-from faust_assigner.story.tell import _answer, _unmoved, why_partition
+from faust_assigner.story.tell import _answer_for_move, _unmoved_headline, why_partition
 from tests.unit.story import test_incidents as made
 from tests.unit.story.ledgers import told
 from tests.unit.story.test_incidents import P0, P1, active, asked, decision, moved, story
@@ -267,17 +273,17 @@ def test_the_time_of_a_restore_counts_from_the_deciding_round() -> None:
         for a, b in times
     ]
     known = story(base, first, second, recoveries=restored)
-    assert _answer(known, move, P0, "t/0").restored_s == 27.5
+    assert _answer_for_move(known, move, P0, "t/0").restored_s == 27.5
 
 
 def test_a_partition_that_has_not_moved_is_told_with_its_last_owner() -> None:
     """A partition that the last decision does not place is not in the ledger."""
     known = story(decision(4, {0: "a"}), decision(5, {0: "b", 1: "a"}))
-    assert _unmoved(known, P0, "t/0").startswith(
+    assert _unmoved_headline(known, P0, "t/0").startswith(
         "B owns t/0, which has not moved since before generation 4, the ledger's first."
     )
     gone = story(decision(4, {0: "a"}), decision(5, {1: "a"}))
-    assert _unmoved(gone, P0, "t/0") == (
+    assert _unmoved_headline(gone, P0, "t/0") == (
         "no decision in the ledger places t/0; the ledger has 2 decisions of the group shop"
     )
     with pytest.raises(NothingKnown, match="no decision in the ledger places t/9"):
@@ -301,13 +307,13 @@ def test_a_group_whose_decisions_are_in_no_ledger_does_not_count() -> None:
 def test_one_more_standby_is_one_more_than_the_move_had() -> None:
     """The earlier round may have had fewer; a member's own copies stay."""
     before = decision(1, asked=asked(replicas=0))
-    made_ = _one_more(moved(before, decision(2)), asked(replicas=1))
+    made_ = _with_one_more_standby(moved(before, decision(2)), asked(replicas=1))
     assert made_ is not None
     assert made_.replicas == 2
     earlier = replace(asked(replicas=0), replicas=2).plan()
     member = replace(asked().members[1], standbys={"log": [1], "old": [7, 3]})
     copies = {topic: list(numbers) for topic, numbers in earlier.standbys("b").items()}
-    assert _union(member, earlier) == {
+    assert _all_claims(member, earlier) == {
         "log": sorted({1, *copies.get("log", ())}),
         "old": [3, 7],
     }
@@ -319,9 +325,11 @@ def test_a_first_placement_has_no_owner_to_stay_with() -> None:
     was = Outcome(owner="b", is_cold=True)
     known = story(decision(1), decision(2))
     plan = asked()
-    found = _tried(known, "a change", lambda: plan, P0, move, was)
+    found = _try_change(known, "a change", lambda: plan, P0, move, was)
     assert found == Remedy(change="a change", then="it goes to A, which has its state")
-    assert _tried(known, "a change", lambda: plan, P0, move, replace(was, is_cold=False)) is None
-    assert _tried(known, "a change", lambda: None, P0, move, was) is None
-    stays = _tried(known, "a change", lambda: plan, P0, replace(move, was="a"), was)
+    assert (
+        _try_change(known, "a change", lambda: plan, P0, move, replace(was, is_cold=False)) is None
+    )
+    assert _try_change(known, "a change", lambda: None, P0, move, was) is None
+    stays = _try_change(known, "a change", lambda: plan, P0, replace(move, was="a"), was)
     assert stays == Remedy(change="a change", then="it stays with A")

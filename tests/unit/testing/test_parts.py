@@ -12,13 +12,13 @@ import pytest
 
 from faust_assigner.testing import rest as under_test
 from faust_assigner.testing.faults import Faults, _client_id
-from faust_assigner.testing.log import _partition, decoded, encoded
+from faust_assigner.testing.log import _partition_of_key, decoded, encoded
 from faust_assigner.testing.moves import listed, moves, named, owners
 from faust_assigner.testing.reporting import (
     Part,
     State,
-    _awaited,
-    _claimed,
+    _awaited_copies,
+    _claimed_partitions,
     generation_of,
     report,
 )
@@ -95,12 +95,12 @@ def test_a_worker_claims_what_is_in_memory_and_on_disk() -> None:
     joined = SimpleNamespace(
         actives={"log": [0]}, standbys={"log": [1, 2]}, on_disk={"log": [2, 3], "b": [0]}
     )
-    found = _claimed(SimpleNamespace(joined_with=joined))
+    found = _claimed_partitions(SimpleNamespace(joined_with=joined))
     assert found == [("b", 0), ("log", 0), ("log", 1), ("log", 2), ("log", 3)]
-    assert _claimed(SimpleNamespace()) is None
+    assert _claimed_partitions(SimpleNamespace()) is None
     awaited = SimpleNamespace(tps={1, 2}, follows=True)
-    assert _awaited(SimpleNamespace(awaited=awaited)) == 3
-    assert _awaited(SimpleNamespace()) == 0
+    assert _awaited_copies(SimpleNamespace(awaited=awaited)) == 3
+    assert _awaited_copies(SimpleNamespace()) == 0
 
 
 class Signal(list[Any]):
@@ -268,7 +268,7 @@ def test_a_key_has_the_partition_that_kafkas_clients_choose(
     key: bytes | None, partition: int
 ) -> None:
     """The topic has eight partitions; without a key the first is used."""
-    assert _partition(key, 8) == partition
+    assert _partition_of_key(key, 8) == partition
 
 
 def test_a_wait_ends_with_the_fact_or_with_its_name() -> None:

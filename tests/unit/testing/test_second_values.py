@@ -45,7 +45,7 @@ def test_a_record_is_appended_with_its_own_time_at_the_brokers_time() -> None:
     assert log.append(broker, "t", None, {"v": 1}, 12.3456, 1) == (1, 41)
     [(timestamp, data, now_ms)] = appended
     assert (timestamp, now_ms) == (12_345, 77)
-    assert [one[:3] for one in log._decoded(data, 1, [])] == [(None, {"v": 1}, 12.345)]
+    assert [one[:3] for one in log._decode_records(data, 1, [])] == [(None, {"v": 1}, 12.345)]
 
 
 def test_moves_are_listed_by_their_tasks() -> None:

@@ -59,13 +59,13 @@ def page() -> str:
         put=len(PUT),
     )
     text += "\n## Replaced methods\n"
-    by_class: list[Taken] = sorted(TAKEN, key=_class)
-    for host, rows in groupby(by_class, key=_class):
-        text += f"\n### `{host}`\n" + "".join(map(_taken, rows))
+    by_class: list[Taken] = sorted(TAKEN, key=_host_class)
+    for host, rows in groupby(by_class, key=_host_class):
+        text += f"\n### `{host}`\n" + "".join(map(_method_section, rows))
     text += "\n## Methods that always call the original\n\n| our class | methods |\n| --- | --- |\n"
     text += "".join(f"| `{ours}` | {_codes(names.split())} |\n" for ours, names in CALLS.items())
     text += "\n## Attributes that our code sets\n\n| attribute | our function or class | remark |\n"
-    return text + "| --- | --- | --- |\n" + "".join(map(_put, PUT))
+    return text + "| --- | --- | --- |\n" + "".join(map(_attribute_row, PUT))
 
 
 #: Kind of a duty in ``duties.toml`` -> the verb on the page, if it differs.
@@ -77,27 +77,27 @@ _VERBS: Final[Mapping[str, str]] = {
 }
 
 
-def _class(row: Taken) -> str:
+def _host_class(row: Taken) -> str:
     return row.host.rpartition(".")[0]
 
 
-def _taken(row: Taken) -> str:
+def _method_section(row: Taken) -> str:
     text = f"\n**`{row.host.rpartition('.')[2]}`**: `{row.ours}`."
     text += f" {row.why}\n" if row.why else "\n"
     if not row.duties:
         return text
     text += "\n| duty | where | remark |\n| --- | --- | --- |\n"
-    return text + "".join(map(_duty, row.duties))
+    return text + "".join(map(_duty_row, row.duties))
 
 
-def _duty(duty: Duty) -> str:
+def _duty_row(duty: Duty) -> str:
     kind, _, what = duty.what.partition(" ")
     text = what if kind == "also" else f"{_VERBS.get(kind, kind)} `{what}`"
     places = (p if p in (HERE, ORIGINAL) else f"`{p}`" for p in duty.where.split())
     return f"| {text} | {', '.join(places) or 'nowhere'} | {duty.why} |\n"
 
 
-def _put(row: Put) -> str:
+def _attribute_row(row: Put) -> str:
     return f"| `{row.host}` | `{row.made}` | {row.why} |\n"
 
 

@@ -63,7 +63,7 @@ class Put(NamedTuple):
     why: str = ""
 
 
-def _taken(row: Mapping[str, Any]) -> Iterator[Taken]:
+def _replaced_methods(row: Mapping[str, Any]) -> Iterator[Taken]:
     duties = tuple(Duty(*duty) for duty in row.get("duties", ()))
     for name in row["names"].split() if "names" in row else [""]:
         dotted = f".{name}" if name else ""
@@ -72,7 +72,7 @@ def _taken(row: Mapping[str, Any]) -> Iterator[Taken]:
 
 _FILE = files("faust_assigner.app.host.duties").joinpath("duties.toml")
 _TABLES = tomllib.loads(_FILE.read_text("utf-8"))
-TAKEN: Final = tuple(taken for row in _TABLES["taken"] for taken in _taken(row))
+TAKEN: Final = tuple(taken for row in _TABLES["taken"] for taken in _replaced_methods(row))
 PUT: Final = tuple(Put(site, *row) for site, row in _TABLES["put"].items())
 #: Our class -> names of its methods, separated by spaces, that call the host's method on every path.
 CALLS: Final[Mapping[str, str]] = _TABLES["calls"]

@@ -232,7 +232,7 @@ def test_the_command_prints_the_count_or_the_mismatches(
 )
 def test_a_version_begins_with_its_numbers(said: str, numbers: tuple[int, ...]) -> None:
     """A text that only contains numbers is no version, and lies in no range."""
-    assert check._numbers(said) == numbers
+    assert check._version_numbers(said) == numbers
     assert check.in_range(said, "0.15.3", "0.16") is (numbers == (0, 15, 3))
     assert check.in_range("0.15.10", "0.15.9", "0.15.11")
     assert not check.in_range("0.16", "0.15.3", "0.16")

@@ -211,7 +211,7 @@ def test_a_retry_helps_where_the_network_or_a_broker_is_away(
     error: BaseException, passes: bool
 ) -> None:
     """A retry does not help against a wrong setting or a bug."""
-    assert module._may_pass(error) is passes
+    assert module._is_temporary(error) is passes
 
 
 def test_a_decision_without_its_inputs_keeps_all_else() -> None:

@@ -888,7 +888,7 @@ def test_a_line_about_a_round_is_dropped_beside_a_round_alone(
     token = beside_round.BESIDE.set(6 if in_round else None)
     try:
         record = logging.LogRecord("aiokafka", logging.INFO, "", 1, text, ("g",), None)
-        assert beside_round._is_worth_saying(record) is is_logged
+        assert beside_round._is_worth_logging(record) is is_logged
     finally:
         beside_round.BESIDE.reset(token)
 

@@ -240,7 +240,10 @@ def test_the_first_generation_is_an_assignment(bench: Bench) -> None:
 def test_a_probe_fails_with_its_reasons(reasons: list[str], status: int, word: str) -> None:
     """Kubernetes reads only the status."""
     view = SimpleNamespace(json=lambda said, status: (said, status))
-    assert probes._answer(view, "ready", reasons) == ({"status": word, "reasons": reasons}, status)
+    assert probes._probe_response(view, "ready", reasons) == (
+        {"status": word, "reasons": reasons},
+        status,
+    )
 
 
 async def test_a_page_of_the_ledger_is_asked_for_with_a_short_cursor(bench: Bench) -> None:

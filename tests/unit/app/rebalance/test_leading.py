@@ -324,5 +324,5 @@ def test_the_planner_gets_each_input_of_a_decision(
         assert asked == [planned]
     asked.clear()
     fails = False
-    assert leader._plan(replace(inputs, warmups="policy"), ["others"]) == "a plan"  # type: ignore[arg-type,comparison-overlap]
+    assert leader._plan_members(replace(inputs, warmups="policy"), ["others"]) == "a plan"  # type: ignore[arg-type,comparison-overlap]
     assert asked == [((["others"], inputs.partitions), alike | more | {"warmups": "policy"})]

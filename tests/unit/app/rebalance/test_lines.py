@@ -15,7 +15,7 @@ import pytest
 from faust_assigner import Member, plan
 from faust_assigner.app.ledger.rows import decision_rows
 from faust_assigner.app.rebalance import fallback, leader
-from faust_assigner.app.rebalance.findings import MOST_NAMED, _named, _say_refused, taken
+from faust_assigner.app.rebalance.findings import MOST_NAMED, _log_refused_claims, _named, taken
 from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.app.rebalance.outcome import moved_tasks
 from faust_assigner.app.rebalance.table_facts import TableFacts
@@ -201,7 +201,7 @@ def test_only_what_is_not_named_is_counted(
     """Long lists of names and of refused members are shortened alike."""
     assert _named(map(str, range(count))).partition(str(MOST_NAMED - 1))[2] == (more or "")
     counters, refused = Counter[str](), dict.fromkeys(map(str, range(count)), "why")
-    _say_refused(Mock(refused=refused, inputs=Mock(generation=3)), counters)
+    _log_refused_claims(Mock(refused=refused, inputs=Mock(generation=3)), counters)
     assert len(caplog.records) == count
     assert ("1 more members" in caplog.text) == (more is not None)
     assert counters["refused_members"] == count

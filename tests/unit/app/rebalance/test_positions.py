@@ -139,7 +139,7 @@ def test_a_database_that_is_closed_meanwhile_hides_no_other() -> None:
     closed.get.side_effect = RuntimeError("closed")
     there.get.return_value = b"7"
     store = Mock(_dbs={0: closed, 1: there})
-    assert positions._opened(store, LOG) == {1: 7}
+    assert positions._offsets_of_open_databases(store, LOG) == {1: 7}
 
 
 def test_what_could_not_be_written_is_not_told(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def test_only_the_failure_of_a_late_handler_is_logged(end: str, caplog: An
         late.set_exception(ValueError("late"))
     else:
         late.set_result(None)
-    incremental._log_late(late)
+    incremental._log_late_error(late)
     assert caplog.messages == (
         ["A handler of on_partitions_revoked failed after its round: ValueError('late')"]
         if end == "failed"

@@ -125,9 +125,9 @@ def test_tasks_of_several_groups_are_named_by_their_own_member() -> None:
                 of = expected.setdefault("abc"[(int(start) + number) % 3], {})
                 of.setdefault(topic, []).append(number)
     assert {t for topics in expected.values() for t in topics} == {"log", "sums", "rates"}
-    assert next_round._by_member(made, who, tasks) == expected
+    assert next_round._tasks_by_member(made, who, tasks) == expected
     tasks[:] = False
-    assert next_round._by_member(made, who, tasks) == {}
+    assert next_round._tasks_by_member(made, who, tasks) == {}
 
 
 def test_an_assignment_may_name_a_topic_in_several_parts() -> None:

@@ -11,7 +11,7 @@ from faust.exceptions import ConsistencyError
 from faust.types import TP
 
 from faust_assigner.app.recovery import consistency as module
-from faust_assigner.app.recovery.consistency import ANSWERS, Consistency, _begin_anew
+from faust_assigner.app.recovery.consistency import ANSWERS, Consistency, _reset_offset
 
 A, B = TP("log", 0), TP("log", 1)
 TABLES = dict.fromkeys((A, B), SimpleNamespace(name="counts"))
@@ -128,7 +128,7 @@ def test_a_file_that_begins_anew_has_what_is_before_the_first_record() -> None:
     """The first record is read next; the file stores the new offset at once."""
     told: list[Any] = []
     table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=lambda *at: told.append(at)))
-    _begin_anew(table, A, 7)
+    _reset_offset(table, A, 7)
     assert told == [(A, 6)]
 
 

@@ -318,7 +318,7 @@ def test_a_stricter_parser_of_json_is_never_taken_for_the_snapshot_s(
 ) -> None:
     """It refuses some texts that the snapshot's parser accepts."""
     monkeypatch.setattr(decoding.faust_json, "orjson", object(), raising=False)
-    assert not decoding._is_proven(decoding.JSON, str, ["str"])
+    assert not decoding._always_decodes(decoding.JSON, str, ["str"])
 
 
 @pytest.mark.parametrize("codec", [decoding.RAW, None])

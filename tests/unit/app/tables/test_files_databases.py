@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.rebalance.positions import _opened
+from faust_assigner.app.rebalance.positions import _offsets_of_open_databases
 from faust_assigner.app.tables.files import open_for_streams
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -84,5 +84,5 @@ async def test_who_asks_how_far_databases_are_opens_none(it: MadeUp) -> None:
     store._db_for_partition(1)
     store._dbs = {0: Closes(store._dbs), **store._dbs}
     store._dbs[0].databases = store._dbs
-    assert _opened(store, "overlaid-counts-changelog") == {0: 5}
+    assert _offsets_of_open_databases(store, "overlaid-counts-changelog") == {0: 5}
     assert set(store._dbs) == {0}

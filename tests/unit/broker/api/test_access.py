@@ -241,7 +241,7 @@ async def test_an_element_of_an_unknown_id_goes_to_the_handler() -> None:
     right = access.Right(READ, TOPIC, each="topics")
     refused: dict[str, list[Any]] = {}
     api, call = cast(Any, asked.api), cast(Any, asked.call)
-    assert await access._filter(api, call, request, right, refused) is request
+    assert await access._filter_elements(api, call, request, right, refused) is request
     assert refused == {}
 
 
@@ -250,8 +250,8 @@ def test_a_request_without_a_name_needs_no_right_on_one() -> None:
     asked = commit()
     right = access.Right(READ, GROUP, "group_id")
     call = cast(Any, asked.call)
-    assert access._may_whole(call, SimpleNamespace(group_id=None), right)
-    assert not access._may_whole(call, SimpleNamespace(group_id="g"), right)
+    assert access._may_perform(call, SimpleNamespace(group_id=None), right)
+    assert not access._may_perform(call, SimpleNamespace(group_id="g"), right)
 
 
 @pytest.mark.parametrize(

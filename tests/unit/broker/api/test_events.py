@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from faust_assigner.broker.api import consumer_groups, membership
-from faust_assigner.broker.api.consumer_groups import _each_once
+from faust_assigner.broker.api.consumer_groups import _partitions_once
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
@@ -131,7 +131,7 @@ def test_partitions_that_a_member_reports_twice_count_once() -> None:
     """Partitions are sorted, topics are in the request's order, and empty topics are left out."""
     listed = [(T, (900, 1)), (None, (4,)), (U, ()), (T, (64, 1)), (None, (0,))]
     topics = [SimpleNamespace(topic_id=one, partitions=numbers) for one, numbers in listed]
-    found = _each_once(topics)
+    found = _partitions_once(topics)
     assert list(found.items()) == [(T.bytes, (1, 64, 900)), (bytes(16), (0, 4))]
 
 

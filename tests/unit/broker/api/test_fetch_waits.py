@@ -225,9 +225,9 @@ def test_the_bytes_to_wait_for_are_those_that_the_reader_may_have(
 ) -> None:
     """A committed reader counts up to the last stable offset; a limit of 0 still lets one batch pass."""
     log = Log(available)
-    assert fetch._available(want(log, most=most, is_committed=is_committed)) == counted
+    assert fetch._available_bytes(want(log, most=most, is_committed=is_committed)) == counted
     assert log.asked == [(3, 40 if is_committed else None)]
-    assert fetch._available(want(None)) == 0
+    assert fetch._available_bytes(want(None)) == 0
 
 
 def test_each_partition_that_cannot_be_read_is_counted() -> None:

@@ -104,7 +104,7 @@ async def test_the_answer_to_a_calm_heartbeat_is_kept_unless_its_member_id_is_lo
     chars: int, kept: int
 ) -> None:
     """A few long ids would fill the memory."""
-    consumer_groups._calm.cache_clear()
+    consumer_groups._unchanged_answer.cache_clear()
     reply = fx.ConsumerHeartbeatReply(1, Code.NONE, None, "m" * chars, 5, 4_000, None)
     found = await answered(
         reply, consumer_groups.consumer_group_heartbeat, 1, member_id="m", member_epoch=4,
@@ -114,7 +114,7 @@ async def test_the_answer_to_a_calm_heartbeat_is_kept_unless_its_member_id_is_lo
     answer = read(68, 1, found.frame)
     assert (answer.member_id, answer.member_epoch) == ("m" * chars, 5)
     assert (answer.heartbeat_interval, answer.assignment) == (4 * SECOND, None)
-    assert consumer_groups._calm.cache_info().currsize == kept
+    assert consumer_groups._unchanged_answer.cache_info().currsize == kept
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,13 @@ async def test_a_long_report_is_sorted_in_a_thread_and_a_joining_member_s_cut_to
     if epoch == 0:
         topics = [_Topic(one.topic_id, one.partitions[::-1]) for one in topics]
     request = SimpleNamespace(topic_partitions=topics, member_epoch=epoch)
-    owned = await consumer_groups._owned(call, request)
+    owned = await consumer_groups._owned_partitions(call, request)
     assert owned == {(T, U)[n].bytes: numbers for n, numbers in found.items()}
     assert len(works) == crunched
-    assert await consumer_groups._owned(call, SimpleNamespace(topic_partitions=None)) is None
+    assert (
+        await consumer_groups._owned_partitions(call, SimpleNamespace(topic_partitions=None))
+        is None
+    )
 
 
 # -- described groups ----------------------------------------------------------------------------
@@ -218,7 +221,7 @@ async def test_a_described_member_has_its_partitions_with_those_under_revocation
         {"topic_id": T, "topic_name": "seen", "partitions": ()},
     ]
     assert member.assigned == {T.bytes: (1, 3)}
-    assert consumer_groups._size(found) == 300 + 4 * 7
+    assert consumer_groups._member_size(found) == 300 + 4 * 7
 
 
 # -- offsets -----------------------------------------------------------------------------------
