@@ -227,7 +227,7 @@ def _member_name(origin: str, shared: Collection[str]) -> str:
 def _url_origin(url: str) -> str:
     """Return host:port of a URL.
 
-    >>> _origin("http://shop-1:6066/"), _origin("http://shop-1")
+    >>> _url_origin("http://shop-1:6066/"), _url_origin("http://shop-1")
     ('shop-1:6066', 'shop-1:')
     """
     where = url.partition("://")[2].partition("/")[0]
