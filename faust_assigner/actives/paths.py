@@ -1,4 +1,7 @@
-"""Complete a flow: ship its remaining imbalances along shortest paths of the residual graph."""
+"""Complete a flow: ship its remaining imbalances along shortest paths of the residual graph.
+
+``transport.py`` defines the flow, its costs and its potentials.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ class _Search:
         self.excess = excess
         self.groups, self.members = flow.t.allowed.shape
         self.sink = self.groups + self.members
-        #: int64[M] twice: the load cost of one more task on a member, and of one task less (``FAR`` without
-        #: tasks). Both are updated with ``flow.load``.
+        #: ``load_up`` int64[M]: the load cost of one more task on each member. ``load_down`` int64[M]: the
+        #: load cost of one task less (``FAR`` without tasks). Both are updated with ``flow.load``.
         self.load_up = flow.load_cost(flow.load + 1, flow.t.rate)
         self.load_down = np.where(flow.load > 0, -flow.load_cost(flow.load, flow.t.rate), FAR)
         #: int64[G + M + 1]: the potential of each node. Only :meth:`shortest_paths` changes the values, so
@@ -66,7 +69,7 @@ class _Search:
         self.potential[done] += distance[done] - nearest
 
     def blocking_flow(self) -> bool:
-        """Ship along the paths of reduced cost zero with the fewest arcs (Dinic's blocking flow).
+        """Ship tasks along the paths of reduced cost zero with the fewest arcs (Dinic's blocking flow).
 
         Returns whether a task was shipped.
         """
@@ -111,7 +114,10 @@ class _Search:
         return None
 
     def _admissible_path(self, source: int, layer: Ints) -> list[int]:
-        """Return a path along the layers from ``source`` to a deficit, or an empty list; remove dead ends."""
+        """Return a path along the layers from ``source`` to a node with a deficit, or an empty list.
+
+        Nodes from which the search reaches no deficit are removed from ``layer``.
+        """
         g = self.groups
         path = [source]
         while path:

@@ -73,7 +73,7 @@ def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
 def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
     """Return float64[G, M], the most even distribution of divisible tasks.
 
-    Each group in turn pours its tasks over its members, until the loads no longer change.
+    Each group in turn divides its tasks among its members, until the loads no longer change.
     """
     members = [np.flatnonzero(row) for row in allowed]
     order = np.argsort([who.size for who in members], kind="stable").tolist()
@@ -101,7 +101,10 @@ def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
 
 
 def _components(used: Bools) -> Ints:
-    """Return int64[M]: equal labels for members that share a group's tasks, also over other members."""
+    """Return int64[M]: a label for each member.
+
+    Two members have equal labels if they share a group's tasks, directly or through other members.
+    """
     label = np.arange(used.shape[1])
     while True:
         of_group = np.where(used, label, label.size).min(axis=1)

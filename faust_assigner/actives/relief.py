@@ -25,7 +25,8 @@ _GOOD = 1.03
 #: The limit of moves from living owners: this multiple of the moves of the target by counts, or this share
 #: of all tasks, whichever is larger.
 _MOVES_OF_COUNTED, _MOVES_OF_ALL = 1.2, 0.05
-#: How many of the lightest members are tried as receivers, and how many tasks of a member in a swap.
+#: How many of the lightest members are tried as receivers of a task, and how many tasks of each member
+#: are tried in a swap.
 _RECEIVERS, _SWAPPED = 8, 48
 #: Announced moves are kept if the heaviest load is at most this multiple of the best plan's.
 _KEPT = 1.25
