@@ -43,7 +43,7 @@ def bring_home(
 
 
 class _Dealing:
-    """A distribution of numbers to bins (members), and the value of each valuable (number, bin) pair.
+    """A distribution of numbers to bins (members), and the value of each (number, bin) pair with a value.
 
     A warm move has a higher value than all returns home in a circle; a move onto a copy with priority has a
     higher value than all warm moves in a circle. ``now`` int64[n] is the value of each number in its current

@@ -148,13 +148,13 @@ class _Matching:
         return cost
 
     def into_member(self, term: Term) -> tuple[Ints, Ints]:
-        """Return int64[C] twice: the cost of adding a task to each cell, and of removing a task."""
+        """Return two int64[C]: the cost of adding a task to each cell, and of removing a task."""
         if term != Term.GROUP:
             return np.zeros_like(self.count), np.zeros_like(self.count)
         return 2 * self.count + 1, 1 - 2 * self.count
 
     def into_sink(self, term: Term) -> tuple[Ints, Ints]:
-        """Return int64[M] twice: the cost of adding a task to each member, and of removing a task."""
+        """Return two int64[M]: the cost of adding a task to each member, and of removing a task."""
         if term == Term.LOAD:
             return self.o.rate * (2 * self.load + 1), self.o.rate * (1 - 2 * self.load)
         if term == Term.STATE:

@@ -35,8 +35,8 @@ class Transport:
 
     ``supply`` int64[G]: tasks of each group. ``allowed`` bool[G, M]: subscriptions. ``kept``, ``warm``
     int64[G, M]: how many tasks of a cell may count as staying, and how many more as moved onto a copy.
-    ``home`` int64[G, M]: how many of the kept tasks are at home. ``rate`` int64[M]: proportional to 1 /
-    capacity.
+    ``home`` int64[G, M]: how many of the kept tasks have the member as their home (the member that last
+    owned them, ``homing.py``). ``rate`` int64[M]: proportional to 1 / capacity.
     """
 
     supply: Ints

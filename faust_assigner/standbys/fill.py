@@ -12,7 +12,7 @@ from faust_assigner.model import NOBODY, Bools, Ints
 from faust_assigner.standbys.board import Board
 from faust_assigner.standbys.problem import StandbyProblem
 
-#: An owner's tasks are dealt in at most this many rounds, each with another order of the peers.
+#: An owner's tasks are distributed in at most this many rounds; each round has another peer order.
 _ROUNDS = 64
 
 
@@ -85,14 +85,15 @@ def deal_rows(board: Board) -> None:
 
 
 class _Dealer:
-    """Deals an owner's standbys out to its peers in turn; peers with less burden get more standbys."""
+    """Distributes an owner's standbys over its peers in turn; peers with less burden get more standbys."""
 
     def __init__(self, board: Board) -> None:
         #: The board that gets the standbys; the dealer never empties a seat.
         self.board = board
         members, racks = board.problem.members, int(board.shares.rack.max()) + 1
         #: int64[racks, M] (int64[0, M] without racks): the standbys of each rack's actives on each member,
-        #: to spread the load after a rack's death. Between two deals it agrees with ``board.pair``.
+        #: to spread the load after a rack's death. Between two calls of :meth:`deal` the array agrees with
+        #: ``board.pair``.
         self.from_rack = np.zeros((racks if board.shares.has_racks else 0, members), dtype=np.int64)
         if board.shares.has_racks:
             np.add.at(self.from_rack, board.shares.rack, board.pair)

@@ -64,7 +64,7 @@ def _measure_all_deaths(board: Board) -> tuple[Ints, Ints]:
 
 
 class _Drill:
-    """The repeated death of one member, with different standbys."""
+    """The simulated death of one member, repeated with different standbys."""
 
     def __init__(self, board: Board, dead: int, bound: float) -> None:
         self.board, self.dead, self.bound = board, dead, bound

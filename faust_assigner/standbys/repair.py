@@ -24,8 +24,8 @@ _CHAIN = 4
 _DONORS = 64
 #: The maximum number of chains that are tried in one round of polish.
 _TRIES = 24
-#: If this many members of a kin (see :func:`_kin`) got no standby from outside, the other members of the
-#: kin do not search outside.
+#: If this many members of a kin (see :func:`_rack_and_class`) got no standby from outside, the other
+#: members of the kin do not search outside.
 _STRIKES = 3
 #: The maximum number of rounds of the three passes.
 _PASSES = 32
@@ -71,7 +71,9 @@ def _level_loads(board: Board, kin: Ints) -> bool:
 
 
 def _rack_and_class(board: Board) -> Ints:
-    """Return int64[M]: the kin of each member, which are the members of its rack with equal subscriptions.
+    """Return int64[M]: the *kin* of each member.
+
+    A kin is the set of members of one rack with equal subscriptions.
 
     If a move to one member of a kin is impossible, then it is impossible to all members of the kin.
     """

@@ -58,7 +58,8 @@ def test_the_page_says_that_it_is_saved_and_from_when() -> None:
     assert "The lines begin with the first saved look." in shown
     assert "looks every" not in shown
     assert title_of(look) == "shop · faust-assigner"
-    assert whole(replace(look, problem=None, every_s=2.0)).count("looks at least 2 s apart") == 1
+    followed = whole(replace(look, problem=None, every_s=2.0))
+    assert followed.count("reads the status at most every 2 s") == 1
 
 
 async def test_a_watch_of_a_saved_look_shows_it_and_never_looks() -> None:
