@@ -133,7 +133,7 @@ def _previous_owner(
 
 
 def _lay(number: Ints, member: Ints, count: int) -> tuple[Ints, bool]:
-    """Return the owners by one topic's claims, and whether no number was claimed twice."""
+    """Return the owners by one topic's claims, and whether each number has at most one claim."""
     owner = np.full(count, NOBODY, dtype=np.int64)
     owner[number] = member
     return owner, number.size == int(np.count_nonzero(owner >= 0))

@@ -88,7 +88,7 @@ class Progress:
         return near
 
     def _behind(self, g: int, number: Ints, member: Ints) -> tuple[Ints, Ints]:
-        """Return int64[K] twice: the lag, and the end of the longest changelog without local state."""
+        """Return two int64[K]: the lag, and the end of the longest changelog without local state."""
         owner = self.layout.of(g, self.previous.owner)[number]
         lag, from_nothing = np.zeros((2, number.size), dtype=np.int64)
         for topic in self.layout.groups[g].changelogs:
