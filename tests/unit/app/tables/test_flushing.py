@@ -340,6 +340,18 @@ async def test_a_record_stands_for_the_change_of_its_own_key_alone(it: MadeUp) -
     assert made == [(1, A, b"1", record)] * 2 + [(1, C, b"3", record)]
 
 
+@pytest.mark.parametrize("value", [b"1", b"", None])
+def test_a_sent_row_is_made_once_whatever_its_value(it: MadeUp, value: bytes | None) -> None:
+    """An empty row and a row without a value are changes too: the second call makes nothing."""
+    store, made = store_of(it), list[Any]()
+    store._change = lambda *given: made.append(given)
+    record = SimpleNamespace(message=SimpleNamespace(partition=1, key=A, value=value))
+    process(1)
+    store.sent(record)
+    store._set(A, value)
+    assert (made, store._made, store._sent) == ([(1, A, value, record)], None, None)
+
+
 def test_a_store_without_changes_is_faust_s(it: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads use Faust's code while no partition has an overlay."""
     store = store_of(it)
