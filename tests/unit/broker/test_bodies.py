@@ -96,7 +96,7 @@ def test_batches_of_any_length_are_read(count: int) -> None:
     found = bodies.read_body(body, count, 0)
     assert found.offsets.tolist() == list(range(count))
     assert found.without_key.tolist() == list(range(count))
-    with pytest.raises(bodies.BadBody, match="7 bytes behind"):
+    with pytest.raises(bodies.BadBody, match="there are 7 bytes after the last record"):
         bodies.read_body(body + bytes(7), count, 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -14,7 +15,7 @@ from faust.types import TP
 
 from faust_assigner import Member, plan
 from faust_assigner.app.rebalance import leader
-from faust_assigner.app.rebalance.next_round import awaited, going_on
+from faust_assigner.app.rebalance.next_round import _tasks_by_member, awaited, going_on
 from faust_assigner.model import NOBODY, Onward
 from faust_assigner.planner import Plan
 from faust_assigner.wire.answer import AnswerWriter, decode_answer
@@ -301,3 +302,18 @@ def test_a_task_without_state_that_moves_next_gets_no_copy() -> None:
     expected[stateful] = owner[stateful]
     assert result.onward.awaited.tolist() == expected.tolist()
     assert result.onward.warmup.tolist() == expected.tolist()
+
+
+def test_tasks_of_several_groups_are_listed_for_their_own_members() -> None:
+    """Each task counts from the first task of its group, and for each changelog of the group."""
+    groups = [SimpleNamespace(changelogs=names) for names in (("a-log", "b-log"), ("c-log",))]
+    found: Any = SimpleNamespace(
+        groups=groups,
+        layout=SimpleNamespace(start=np.array([0, 2, 5])),
+        member_ids=("m0", "m1", "m2"),
+    )
+    who, tasks = np.array([0, 1, 2, 0, 1]), np.array([False, True, True, False, True])
+    assert _tasks_by_member(found, who, tasks) == {
+        "m1": {"a-log": [1], "b-log": [1], "c-log": [2]},
+        "m2": {"c-log": [0]},
+    }

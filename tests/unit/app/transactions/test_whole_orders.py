@@ -104,6 +104,17 @@ async def test_the_last_error_of_an_open_transaction_counts_for_its_id_alone(mad
     assert not made.has_failed(ID), "the share of the next transaction"
 
 
+async def test_a_cancelled_send_fails_its_open_transaction(made: Manager) -> None:
+    """A record may be missing, as after any other error."""
+    with processing(made, 4, ORDERS):
+        share = made.share_at_hand()
+    cancelled = asyncio.CancelledError()
+    made.fail(ORDERS, cancelled)
+    assert share is not None
+    assert share.error is cancelled
+    assert made.has_failed(ID)
+
+
 @pytest.mark.parametrize("failing", [ID, OTHER])
 async def test_the_error_of_any_commit_is_raised_and_all_next_shares_begin(
     made: Manager, failing: str

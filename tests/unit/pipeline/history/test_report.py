@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,8 @@ def test_the_report_of_a_store_counts_its_days_its_tasks_and_its_losses(
         "version": found.about.version,
         "generation": 1,
     }
+    empty = json.loads(replace(found, generation=0).to_json())
+    assert empty["about"] == {**told["about"], "generation": 0}
     assert [row["dt"] for row in told["rebalances"]] == ["2026-11-20", "2026-11-21"]
 
 
