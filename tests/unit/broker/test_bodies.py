@@ -156,8 +156,8 @@ NO_KEY_NO_VALUE = BEFORE_KEY + _varint(-1) + _varint(-1)
         (of(b"\0" + b"\x80" * 10 + FIELDS[2:]), "a varint is too long"),
         (of(BEFORE_KEY + _varint(9) + b"k"), "record"),
         (of(NO_KEY_NO_VALUE + _varint(-1)), "-1 headers"),
-        (of(NO_KEY_NO_VALUE + _varint(1) + _varint(-1)), "without a name"),
-        (of(NO_KEY_NO_VALUE + _varint(1) + _varint(-70)), "without a name"),
+        (of(NO_KEY_NO_VALUE + _varint(1) + _varint(-1)), "a record header has no name"),
+        (of(NO_KEY_NO_VALUE + _varint(1) + _varint(-70)), "a record header has no name"),
         (of(NO_KEY_NO_VALUE + _varint(2) + b"\2h\1"), "record"),
     ],
 )
