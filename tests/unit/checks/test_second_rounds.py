@@ -11,7 +11,7 @@ import pytest
 from faust_assigner import Member
 from faust_assigner.checks import invariants
 from faust_assigner.checks.case import Case, Violation
-from faust_assigner.checks.invariants import _settles, check
+from faust_assigner.checks.invariants import _check_settles, check
 
 
 def test_an_empty_rack_is_a_rack_and_a_missing_one_is_its_own() -> None:
@@ -37,7 +37,7 @@ def test_each_plan_is_made_for_the_members_after_the_plan_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Plans are made until the number of tasks off their target is stable."""
-    monkeypatch.setattr(invariants, "_left", lambda made: (made.left, 0))
+    monkeypatch.setattr(invariants, "_count_off_target", lambda made: (made.left, 0))
     members = [Member(name, ["t"], generation=4) for name in "ab"]
     case = Case(members, {"t": 2}, frozenset(), 0, frozenset())
     plans = [
@@ -51,7 +51,7 @@ def test_each_plan_is_made_for_the_members_after_the_plan_before_it(
         seen.append([(m.member_id, m.generation, m.actives["t"], m.standbys["log"]) for m in given])
         return plans[len(seen) - 1]
 
-    found = list(_settles(case, plan(0, 9, a=[0, 1]), planner))
+    found = list(_check_settles(case, plan(0, 9, a=[0, 1]), planner))
     assert seen == [
         [("a", 5, [0, 1], [0]), ("b", 5, [], [0])],
         [("a", 6, [0], [1]), ("b", 6, [1], [1])],
@@ -65,9 +65,9 @@ def test_each_plan_is_made_for_the_members_after_the_plan_before_it(
 def test_a_complaint_is_listed_once_and_all_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The promises of one plan and of two plans are one list."""
     second, first = Violation("A5", "b"), Violation("A1", "z")
-    monkeypatch.setattr(invariants, "_check_plan", lambda *_: [second, first, second])
-    monkeypatch.setattr(invariants, "_settles", lambda *_: [Violation("A6", "x"), second])
-    monkeypatch.setattr(invariants, "_ignores_order", lambda *_: [Violation("A8", "y")])
+    monkeypatch.setattr(invariants, "_check_one_plan", lambda *_: [second, first, second])
+    monkeypatch.setattr(invariants, "_check_settles", lambda *_: [Violation("A6", "x"), second])
+    monkeypatch.setattr(invariants, "_check_ignores_order", lambda *_: [Violation("A8", "y")])
     answer: Any = object()
     members = [Member("a", ["t"])]
     assert check(members, {"t": 1}, answer) == [first, second]

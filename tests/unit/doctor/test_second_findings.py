@@ -29,12 +29,12 @@ def test_an_instance_id_has_one_finding_from_its_processes_or_from_its_members(
 ) -> None:
     """Two known processes go before a replaced member; a silent worker has only the latter."""
     taken = {"both": "replaced", "silent": "replaced too", "alone": "replaced as well"}
-    monkeypatch.setattr(group_checks, "_taken_over", lambda facts, views: taken)
+    monkeypatch.setattr(group_checks, "_taken_over_ids", lambda facts, views: taken)
     facts: Any = SimpleNamespace(
         evidence=look(("both", "h1", 7), ("alone", "h1", 9)),
         later=look(("both", "h2", 7), ("fine", "h3", 1)),
     )
-    found = list(group_checks._instance_ids(facts, []))
+    found = list(group_checks._check_instance_ids(facts, []))
     assert [(one.subject, one.text, one.level == WARNING) for one in found] == [
         ("alone", "replaced as well", True),
         ("both", "two processes have it: process 7 on h1, process 7 on h2", False),
@@ -51,7 +51,7 @@ def test_a_record_is_near_its_smallest_limit_above_four_fifths(more: int, is_nea
         return SimpleNamespace(name="w", member=SimpleNamespace(record_bytes=size), **told)
 
     views = [member(300, ""), member(500 + more, "1000"), member(0, "x")]
-    found = list(group_checks._record(SimpleNamespace(record_bytes=5_000), views))  # type: ignore[arg-type]
+    found = list(group_checks._check_record_size(SimpleNamespace(record_bytes=5_000), views))  # type: ignore[arg-type]
     assert bool(found) is is_near
 
 
@@ -86,5 +86,5 @@ def test_a_session_has_the_settings_of_all_formats(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(f"{where}.jars.cached_connector_jars", lambda: ["k.jar"])
     monkeypatch.setattr(f"{where}.history.lakehouse.settings_of", lambda name: {name: "on"})
     history = [{"format": "iceberg"}, {"format": "delta"}]
-    with pipeline._session({"packages": "a:b,,c:d", "master": "x"}, history):
+    with pipeline._spark_session({"packages": "a:b,,c:d", "master": "x"}, history):
         assert held == [("x", ["k.jar"], ("a:b", "c:d"), {"iceberg": "on", "delta": "on"})]

@@ -38,11 +38,11 @@ def test_a_credential_has_limits(fields: dict[str, Any], is_valid: bool) -> None
     """A valid credential keeps its salt and its iterations."""
     asked = change(**fields)
     if is_valid:
-        found = sasl._credential("SCRAM-SHA-256", asked)
+        found = sasl._new_credential("SCRAM-SHA-256", asked)
         assert (found.salt, found.iterations) == (asked.salt, asked.iterations)
     else:
         with pytest.raises(Refused) as refused:
-            sasl._credential("SCRAM-SHA-256", asked)
+            sasl._new_credential("SCRAM-SHA-256", asked)
         assert refused.value.error is ErrorCode.unacceptable_credential
 
 
@@ -53,15 +53,15 @@ def test_names_are_limited_in_bytes_and_known_users_need_no_room(
     credentials = Credentials(MemoryStore())
     call = cast(Any, SimpleNamespace(node=SimpleNamespace(credentials=credentials)))
     longest = "ü" * 512
-    sasl._alter(call, longest, [change()])
+    sasl._alter_user(call, longest, [change()])
     for name in (longest + "x", ""):
         with pytest.raises(Refused) as refused:
-            sasl._alter(call, name, [change()])
+            sasl._alter_user(call, name, [change()])
         assert refused.value.error is ErrorCode.unacceptable_credential
     monkeypatch.setattr(sasl, "MAX_CREDENTIALS", 1)
-    sasl._alter(call, longest, [change(salt=b"new")])
+    sasl._alter_user(call, longest, [change(salt=b"new")])
     with pytest.raises(Refused) as refused:
-        sasl._alter(call, "next", [change()])
+        sasl._alter_user(call, "next", [change()])
     assert refused.value.error is ErrorCode.policy_violation
     assert list(credentials) == [(longest, "SCRAM-SHA-256")]
     assert credentials.get(longest, "SCRAM-SHA-256").salt == b"new"  # type: ignore[union-attr]
