@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--at",
     metavar="TIME",
-    help="Show the last move before this UTC time: 03:02 (of the last 24 hours) or "
+    help="Show the last move up to the end of this UTC minute: 03:02 (of the last 24 hours) or "
     "2026-11-23T03:02.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

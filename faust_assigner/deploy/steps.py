@@ -151,7 +151,7 @@ def _static_pause(
     state: str,
     restart_s: float | None,
 ) -> tuple[float | None, str]:
-    """Return as :func:`_pause`; ``restart_s`` is infinite if the static members do not return."""
+    """Return as :func:`_longest_pause`; ``restart_s`` is infinite if the static members do not return."""
     whom = listed(static)
     limit = "its session timeout" if session_s is None else f"{session_s:g} s (session timeout)"
     if restart_s is None:

@@ -214,7 +214,7 @@ def _check_transaction(
         code = Code.INVALID_TXN_STATE
     if code is not Code.NONE:
         why = f"producer {batch.producer_id} epoch {batch.producer_epoch} of {transactional_id!r}"
-        raise BadBatch(f"{why} has no open transaction", ErrorCode(code))
+        raise BadBatch(f"{why} has no open transaction with this partition", ErrorCode(code))
 
 
 async def flush(node: Node, log: PartitionLog, flush_every: int) -> None:

@@ -47,6 +47,7 @@ from faust_assigner.coordinator.events import (
 )
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record
+from faust_assigner.coordinator.refusals import refuse_join
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.unknown import answer_unknown
@@ -174,6 +175,13 @@ class GroupService:
             return self._unknown(group_id, event)
         is_simple = isinstance(event, CommitOffsets)
         error = creation_error(group_id, event)
+        if (
+            error is Code.NONE
+            and isinstance(event, JoinGroup)
+            and self._quota.needs_room(creator, is_simple=False)
+        ):
+            # A join that no group accepts must not take another group's place.
+            error = refuse_join(event, self._limits, group_id)
         if error is Code.NONE and not self._has_room(creator, is_simple=is_simple):
             error = Code.GROUP_MAX_SIZE_REACHED
         if error is not Code.NONE:

@@ -268,6 +268,24 @@ def test_empty_groups_of_the_own_address_and_kind_go_first(is_simple: bool, own:
     assert list(quota.fresh(mine, is_simple=is_simple)) == []
 
 
+def test_an_invalid_first_join_takes_no_other_groups_place() -> None:
+    """At the limit of groups it gets its own error; a valid join takes the place."""
+    desk = Desk(MemoryStore())
+    assert join(desk, Peer(), "first", known=False) is Code.MEMBER_ID_REQUIRED
+    names = (f"g-{number}" for number in range(CAP))
+    while not desk.service._quota.needs_room(Peer(), is_simple=False):
+        join(desk, Peer(), next(names), known=False)
+    count = len(list(desk.service))
+    answers: list[Reply] = []
+    invalid = JoinGroup(0, "", "m", (Protocol("range", b""),), session_timeout_ms=1)
+    desk.service.ask("new", lambda t: replace(invalid, token=t), answers.append, Peer())
+    assert answers[0].error is Code.INVALID_SESSION_TIMEOUT  # type: ignore[union-attr]
+    assert desk.service.get("first") is not None
+    assert len(list(desk.service)) == count
+    join(desk, Peer(), "new", known=False)
+    assert desk.service.get("first") is None
+
+
 def test_a_group_that_waits_for_the_end_of_a_transaction_does_not_make_room() -> None:
     """Its offsets may be committed later; without pending offsets the group is removed first."""
     left = []

@@ -193,7 +193,7 @@ def test_heartbeats_are_measured_from_the_arrival_of_their_bytes() -> None:
         seen: list[float] = []
 
         class Seen(Meter):
-            def served(self, frame: bytes, heard_at: float) -> None:
+            def served(self, api_key: bytes, heard_at: float) -> None:
                 seen.append(heard_at)
 
         hall.node.groups.meter = Seen()

@@ -383,7 +383,7 @@ def test_a_hand_off_is_stored_with_the_fields_of_its_new_state_alone(
     if to is State.EXPELLED:
         kept = replace(FRESH, unreleased="a disk")
         assert advanced(kept, to) == replace(kept, expelled=True)
-    with pytest.raises(ValueError, match="not stored"):
+    with pytest.raises(ValueError, match="a hand-off cannot be stored"):
         advanced(FRESH, State.GONE)
 
 

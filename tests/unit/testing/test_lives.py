@@ -217,25 +217,31 @@ def in_this_process(folder: Path) -> InProcess:
 async def test_records_of_the_app_have_the_fleets_time_unless_they_have_their_own(
     tmp_path: Path,
 ) -> None:
-    """Time zero is valid; both ways to send pass on all other arguments."""
+    """Time zero is valid; both ways to send pass on all other arguments; a pending send is counted."""
     made = in_this_process(tmp_path)
     made._clock.hold()
     sent: list[Any] = []
-    producer = SimpleNamespace(
-        send=lambda *given, **more: sent.append(("send", given, more)),
-        send_and_wait=lambda *given, **more: sent.append(("wait", given, more)),
-    )
+
+    def taker(kind: str) -> Any:
+        async def take(*given: Any, **more: Any) -> None:
+            sent.append((kind, given, more, made._calls))
+
+        return take
+
+    producer = SimpleNamespace(send=taker("send"), send_and_wait=taker("wait"))
     made._stamp(producer)
-    producer.send("t", b"k", b"v", 3, None, {"h": b"1"}, transactional_id="x")
-    producer.send_and_wait("t", b"k", b"v", None, 0.0, None)
-    producer.send("u", None, b"w", None, 0.0, None)
-    producer.send_and_wait("u", None, b"w", 2, None, None)
+    await producer.send("t", b"k", b"v", 3, None, {"h": b"1"}, transactional_id="x")
+    await producer.send_and_wait("t", b"k", b"v", None, 0.0, None)
+    await producer.send("u", None, b"w", None, 0.0, None)
+    await producer.send_and_wait("u", None, b"w", 2, None, None)
+    now, with_headers = made._clock.time(), {"h": b"1"}
     assert sent == [
-        ("send", ("t", b"k", b"v", 3, made._clock.time(), {"h": b"1"}), {"transactional_id": "x"}),
-        ("wait", ("t", b"k", b"v", None, 0.0, None), {}),
-        ("send", ("u", None, b"w", None, 0.0, None), {}),
-        ("wait", ("u", None, b"w", 2, made._clock.time(), None), {}),
+        ("send", ("t", b"k", b"v", 3, now, with_headers), {"transactional_id": "x"}, 1),
+        ("wait", ("t", b"k", b"v", None, 0.0, None), {}, 0),
+        ("send", ("u", None, b"w", None, 0.0, None), {}, 1),
+        ("wait", ("u", None, b"w", 2, now, None), {}, 0),
     ]
+    assert made._calls == 0
 
 
 async def test_polls_are_short_and_other_calls_of_the_consumers_thread_are_counted(
