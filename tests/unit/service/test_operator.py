@@ -17,9 +17,17 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.groups import Groups
 
 PLACE = {"topic": "t", "partition": 3}
-SILENT = grpc.aio.AioRpcError(
-    grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "connection refused"
+CODES = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNKNOWN,
 )
+
+
+def failed(code: grpc.StatusCode) -> Exception:
+    """Return gRPC's error of a call that had no answer of the service."""
+    empty = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, empty, empty, "connection refused")
 
 
 class Stub:
@@ -184,16 +192,17 @@ async def test_a_dry_run_has_all_parts_of_its_moves(
 
 
 @pytest.mark.parametrize("call", ["state", "plan", "resume"])
+@pytest.mark.parametrize("code", CODES, ids=str)
 async def test_a_service_that_does_not_answer_is_named(
-    monkeypatch: pytest.MonkeyPatch, told: list[Any], call: str
+    monkeypatch: pytest.MonkeyPatch, told: list[Any], call: str, code: grpc.StatusCode
 ) -> None:
     """The error allows a retry, and the connection is closed."""
 
     async def work() -> None:
-        async with client(monkeypatch, told, SILENT) as service:
+        async with client(monkeypatch, told, failed(code)) as service:
             await getattr(service, call)()
 
-    with pytest.raises(TryAgain, match="h:1 did not answer: UNAVAILABLE: connection refused"):
+    with pytest.raises(TryAgain, match=f"h:1 did not answer: {code.name}: connection refused"):
         await work()
     assert told[-1] == "closed"
 
