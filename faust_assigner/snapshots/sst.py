@@ -21,7 +21,8 @@ from faust_assigner.snapshots.seal import seal
 
 #: The key under which Faust's RocksDB store keeps the last offset it applied.
 OFFSET_KEY = b"__faust\0offset__"
-#: The data bytes of a file. A changed range is a whole file, so smaller files mean fewer rewritten bytes.
+#: The data bytes of a file. A change rewrites a whole file, so smaller
+#: files mean fewer rewritten bytes.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 #: The Bloom filter of Faust's stores, which by default is in each file.
 BLOOM_BITS_PER_KEY = 10

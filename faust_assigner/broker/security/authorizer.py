@@ -113,7 +113,7 @@ def _covers(acl: Acl, operation: int) -> bool:
 
 
 def _denies_all_of(no: Acl, yes: Acl) -> bool:
-    """Whether a denial covers all names of a permission."""
+    """Whether a denial covers every resource name that the permission covers."""
     if no.pattern_type == PREFIXED:
         return yes.name.startswith(no.name) and yes.name != WILDCARD
     return yes.pattern_type != PREFIXED and yes.name == no.name

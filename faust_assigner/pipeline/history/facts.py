@@ -52,8 +52,8 @@ def _table(fact: str, structs: pa.StructArray) -> pa.Table:
 def merged(stored: Facts, new: Facts, echoes: pa.Table | None = None) -> dict[str, pa.Table]:
     """Merge ``stored`` and ``new``: each fact once, rows in a fixed order.
 
-    ``echoes`` are recoveries of the day's decisions that started on any day; the longest recovery of each
-    decision is stored in the decision's row. Cost: a sort of the day's rows.
+    ``echoes`` are the recoveries that the day's decisions caused, on whatever day they started; the
+    longest recovery of each decision is stored in the decision's row. Cost: a sort of the day's rows.
     """
     both = {fact: pa.concat_tables([stored[fact], new[fact]]) for fact in FACTS}
     return {
