@@ -43,7 +43,8 @@ method that sets the name. The column *part* lists the parts of an app that use 
 
 The column *use* begins with *overridden* if a subclass of this package overrides the method, with
 *replaced* if this package puts its own object in the place of the name, and with *wrapped* if the
-replacement calls the original. The test in the last column fails if the meaning of the name changes."""
+replacement calls the original. The test in the last column fails if the meaning of the name changes.
+"""
 COLUMNS = "\n| name | shape | part | use | test |\n| --- | --- | --- | --- | --- |\n"
 
 

@@ -56,7 +56,7 @@ def test_the_page_says_that_it_is_saved_and_from_when() -> None:
     assert "From the file looks.jsonl (2026-11-21 03:40:22 to 03:40:54 UTC, 3 looks)" in shown
     assert "a saved status, which does not change" in shown
     assert "The lines begin with the first saved look." in shown
-    assert "looks every" not in shown
+    assert "reads the status" not in shown
     assert title_of(look) == "shop · faust-assigner"
     followed = whole(replace(look, problem=None, every_s=2.0))
     assert followed.count("reads the status at most every 2 s") == 1

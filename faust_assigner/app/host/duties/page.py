@@ -45,7 +45,8 @@ place nor a reason, a place does not exist, or an original gains or loses a duty
 
 Names of our code are relative to `faust_assigner.app`. The column *where* shows the function that
 fulfils the duty: *here* is our method of the same row; *original* is the original method, which ours
-calls; *nowhere* means that no function fulfils the duty, for the reason in the last column."""
+calls; *nowhere* means that no function fulfils the duty, for the reason in the last column.
+"""
 
 
 def page() -> str:
