@@ -215,7 +215,7 @@ RATES = (
     ("1 of 50 leaves", SECOND),
 )
 LATENCIES = (
-    ("record beside 4 readers, p50 / p99", MS),
+    ("one record produced beside 4 readers, p50 / p99", MS),
     ("ApiVersions beside 1,000 members, p50 / p99", MS),
 )
 

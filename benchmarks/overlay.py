@@ -25,7 +25,7 @@ from typing import Any
 import faust
 from faust.streams import _current_event
 
-from faust_assigner.app.tables.write_behind import take_care_of
+from faust_assigner.app.tables.write_behind import install_write_behind
 from faust_assigner.app.transactions.shares import Share
 from faust_assigner.settings.table import OVERLAY
 
@@ -55,7 +55,7 @@ class Bench:
             transactions=SimpleNamespace(share_at_hand=lambda: self.share),
         )
         self.table = self.app.Table("rows", key_type=str, value_type=bytes, partitions=1)
-        take_care_of(self.table)
+        install_write_behind(self.table)
         self.table.data._db_for_partition(0)
         self.table.data.flushing.resume(0)
         self.offset = self.changes = 0

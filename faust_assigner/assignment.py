@@ -1,4 +1,4 @@
-"""Plan: the result of one planning round, stored as arrays and readable by names."""
+"""Plan: the result of one planning round, stored as arrays; its methods return member and topic names."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Plan(Placed):
         """Per group: (numbers sorted by standby member, offsets int64[M + 1]); empty if stateless."""
         with_warmups = (
             self.standby
-            if self.onward is None
+            if self.warmup_plan is None
             else tuple(
                 np.column_stack((rows, spare)) if spare.size and spare.max() != NOBODY else rows
                 for rows, spare in zip(self.standby, self.warmup, strict=True)
@@ -113,7 +113,7 @@ def _all_by_member(flats: tuple[Ints, ...], members: int) -> ByMember:
 
 
 def _sorted_by_member(who: Ints, members: int) -> tuple[Ints, Ints]:
-    """Return (numbers sorted by member, each member's offset in them) for member indexes ``who``.
+    """Return (numbers sorted by member, the offset of each member's first number) for member indexes ``who``.
 
     ``who`` is int64[n] or int64[n, R]; its row index is the number.
     """

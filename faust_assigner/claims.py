@@ -74,7 +74,7 @@ def _join_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | N
     joined = list(chain.from_iterable(claims))
     try:
         number = np.asarray(joined, dtype=None if joined else np.int64)
-    except Exception:  # lists of different depth, or an element whose __array__ raises
+    except Exception:  # numpy refuses lists of different depth; an __array__ may raise
         return None
     if number.ndim != 1 or number.dtype.kind != "i":
         return None
@@ -93,14 +93,14 @@ def _ranges(claims: list[Any], count: int) -> tuple[np.ndarray[Any, Any], list[i
 
 
 def _as_signed_array(claim: object, count: int) -> np.ndarray[Any, Any]:
-    """Return an array of signed integers unchanged, since the caller checks all arrays; read other types."""
+    """Return an array of signed integers unchanged, because the caller checks it; read other types."""
     if type(claim) is np.ndarray and claim.dtype.kind == "i" and claim.ndim == 1:
         return claim
     return numbers(claim, count)
 
 
 def numbers(claim: object, count: int) -> Ints:
-    """Return the elements of ``claim`` that are integers in ``[0, count)``; duplicates stay.
+    """Return the elements of ``claim`` that are integers in ``[0, count)``, including duplicates.
 
     ``claim`` may be a list, set, range, array or any other iterable; any other type gives an empty result.
     Cost: one pass; unknown iterables, which may be endless, are cut after ``2 * count + 16`` elements.
@@ -123,7 +123,7 @@ def numbers(claim: object, count: int) -> Ints:
 
 
 def _numbers_from_range(claim: range, count: int) -> Ints:
-    """Clip the range before its expansion, so that ``range(10**18)`` costs no more than ``count``."""
+    """Clip the range before its expansion, so that the cost is O(count) even for ``range(10**18)``."""
     up = claim if claim.step > 0 else claim[::-1]
     start = up.start if up.start >= 0 else up.start % up.step
     return np.arange(start, max(start, min(up.stop, count)), up.step, dtype=np.int64)
@@ -141,7 +141,7 @@ def _numbers_from_array(claim: np.ndarray[Any, Any], count: int) -> Ints:
 def _numbers_from_list(values: list[object], count: int) -> Ints:
     try:
         laid = np.asarray(values)
-    except Exception:  # lists of different depth, or an element whose __array__ raises
+    except Exception:  # numpy refuses lists of different depth; an __array__ may raise
         laid = None
     if laid is not None and laid.ndim == 1 and laid.dtype.kind in "iub":
         return _within_count(laid.astype(np.int64) if laid.dtype.kind == "b" else laid, count)

@@ -8,7 +8,7 @@
     |- HostMismatch          the installed Faust, mode or aiokafka is not supported by this package
     `- TryAgain              an external system did not answer; a later attempt may succeed
 
-The planner raises no error for invalid data from other members: such data is refused, counted and logged.
+Invalid data from other members raises no error in the planner. Such data is refused, counted and logged.
 """
 
 from __future__ import annotations

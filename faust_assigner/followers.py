@@ -29,7 +29,7 @@ def place_followers(layout: Layout, owner: Ints, previous: Previous) -> Ints:
 def _follow(
     group: Group, leader: Ints, before: Ints, copies: tuple[Ints, Ints], members: int
 ) -> Ints:
-    """Return the owners of a group: each number goes to the source's owner if that member subscribes.
+    """Return the owners of a group: each number goes to the owner of its source number, if subscribed.
 
     The other numbers are spread evenly; previous owners come first, then members with a copy.
     """

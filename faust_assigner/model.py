@@ -35,22 +35,22 @@ class Member:
     """One consumer of the group, as it joined this rebalance.
 
     ``actives`` and ``standbys`` are the member's claims: topic -> the partition numbers that it owns or
-    replicates since the last assignment. A claim on a topic outside ``topics``, or on a partition that
-    does not exist, is ignored. ``generation`` is the generation of the claims. If several members claim a
-    task, the claim with the highest generation counts; claims with equal generations are ignored
-    (KIP-341).
+    replicates since the last assignment. The planner ignores a claim on a topic outside ``topics`` or on a
+    partition that does not exist. ``generation`` is the generation of the claims. If several members claim a
+    task, the claim with the highest generation counts; claims with equal generations are ignored (KIP-341).
 
     ``former_actives`` are the partitions that the member owned when it last stopped, in the generation
     ``former_generation`` (``None``: in ``generation``). They are a preference for tasks without a living
-    owner, not a claim. A member keeps reporting them after later assignments: among equally good moves,
-    the planner prefers that a task returns to its former owner.
+    owner, not a claim. A member reports them after later assignments too. Among equally good moves, the
+    planner prefers moves that return a task to its former owner.
 
     ``capacity`` scales the member's share of the load, as the number of threads does in Kafka Streams.
 
-    Three fields are for warm-ups (:class:`faust_assigner.warmup.WarmupPolicy`). ``positions`` maps changelogs
-    to the member's progress in its standbys and files, and to the log end of the partitions that it owns.
-    With ``None`` the progress is unknown, and no task waits for the member. ``awaited`` are the copies whose
-    task the last round planned to move to the member. ``overdue`` are the copies that took too long.
+    Three further fields are for warm-ups (:class:`faust_assigner.warmup.WarmupPolicy`). ``positions`` maps
+    changelogs to the member's progress in its standbys and files, and to the log end of the partitions that
+    it owns. With ``None`` the progress is unknown, and no task waits for the member. ``awaited`` are the
+    copies whose task the last round planned to move to the member. ``overdue`` are the copies that took too
+    long.
     """
 
     member_id: str
@@ -142,7 +142,7 @@ class Previous:
     member to which the last round planned to move the task once its copy is warm. ``copy_task``,
     ``copy_member`` int64[K]: the warm copies on other members than the owner, unique and sorted.
     ``copy_logs`` int64[K]: the number of the task's changelogs in the copy. ``copy_was_standby`` bool[K]:
-    whether the copy was a standby or a file on disk, and is not awaited.
+    whether the copy was a standby or a file on disk, and not an awaited copy.
     """
 
     owner: Ints
@@ -156,14 +156,14 @@ class Previous:
 
     @cached_property
     def last_owner(self) -> Ints:
-        """int64[T]: the preferred owner of each task, which is its owner, or else its former owner."""
+        """int64[T]: the preferred owner of each task: its owner, or else its former owner."""
         if not (self.former != NOBODY).any():  # a fast path for the usual case
             return self.owner
         return np.where(self.owner == NOBODY, self.former, self.owner)
 
 
 @dataclass(frozen=True)
-class Onward:
+class WarmupPlan:
     """The plan for the next rounds.
 
     ``target`` int64[T]: the final owner of each task, once its state is there. ``warmup`` int64[T]: the

@@ -1,4 +1,4 @@
-"""Make a plan: the planner's stages in order. Each stage is a module in the package root.
+"""Make a plan: run the planner's stages in order. Each stage is a module in the package root.
 
     subscriptions + claims -> groups -> previous owners
         -> target actives -> waiting tasks -> promotions -> followers -> standbys -> warm-ups -> Plan
@@ -22,7 +22,7 @@ from faust_assigner.assignment import Plan
 from faust_assigner.errors import PlanInputError
 from faust_assigner.followers import place_followers
 from faust_assigner.grouper import PartitionGrouper, starts
-from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Onward, Previous
+from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Previous, WarmupPlan
 from faust_assigner.previous import resolve_claims
 from faust_assigner.promotion import promotable, promote
 from faust_assigner.standby import place_standbys
@@ -51,9 +51,10 @@ def plan(
     ``previous_ids``: topic -> previous group id, for callers that need stable ids. Topics with equal
     counts and subscribers share tasks; with ``co_partitioned``, only topics of the same set share tasks.
 
-    ``weights``: (topic, partition) -> cost; with weights, few moves relieve the heaviest member, and task
-    counts may be uneven. With ``warmups``, a living owner keeps a stateful task until the target member has
-    caught up. Without ``warmups``, each task with a living owner moves to its target at once.
+    ``weights``: (topic, partition) -> cost; with weights, the planner relieves the heaviest member with few
+    moves, and task counts may be uneven. With ``warmups``, a living owner keeps a stateful task until the
+    target member has caught up. Without ``warmups``, each task with a living owner moves to its target at
+    once.
 
     Raises :class:`PlanInputError` for invalid or contradictory arguments. Members' claims raise no error:
     unreadable claims, and claims on unknown partitions, are ignored.
@@ -79,9 +80,9 @@ def plan(
     )
     owner, target = (place_followers(layout, flat, previous) for flat in (owner, target))
     if progress is None or waiting is None:
-        standby, onward = place_standbys(layout, previous, owner, target, replicas), None
+        standby, warmup_plan = place_standbys(layout, previous, owner, target, replicas), None
     else:
-        standby, onward = _warm(progress, owner, target, waiting, promoted, weighed, replicas)
+        standby, warmup_plan = _warm(progress, owner, target, waiting, promoted, weighed, replicas)
     return Plan(
         layout=layout,
         previous=previous,
@@ -94,7 +95,7 @@ def plan(
         replicas=replicas,
         weighed=weighed,
         waiting=waiting,
-        onward=onward,
+        warmup_plan=warmup_plan,
     )
 
 
@@ -117,12 +118,13 @@ def _warm(
     promoted: Bools,
     weighed: Weighed | None,
     replicas: int,
-) -> tuple[Ints, Onward]:
+) -> tuple[Ints, WarmupPlan]:
     """Place the standbys and plan the next rounds.
 
     In two cases the next round may have another target: after promotions (``promoted``), because the next
     round starts from this round's owners, and with weights, because that target is a heuristic. If tasks are
-    then off their target, the next round's target is computed here, and only its moves are awaited.
+    off their target in such a case, this function computes the next round's target, and only the moves to
+    that target are awaited.
 
     A target member that is too ``far`` behind gets a warm-up. A target member that could take its task at
     once is preferred as a standby.
@@ -135,7 +137,7 @@ def _warm(
         target = place_followers(layout, target, progress.previous)
         far = progress.far(owner, target)
     standby = place_standbys(layout, claimed, owner, np.where(far, owner, target), replicas)
-    return standby, progress.onward(owner, target, standby, far, disbelieved)
+    return standby, progress.plan_warmups(owner, target, standby, far, disbelieved)
 
 
 def _ordered(members: Iterable[Member]) -> list[Member]:

@@ -3,7 +3,7 @@
 A claim has its member's generation. Among the claims on a task's topics, only the claims of the highest
 generation count, because a zombie member may still claim lost partitions (KIP-341). If two members claim a
 partition in the same generation, both claims are ignored (KIP-792). If the topics of a task still have
-different owners, the member with most topics is the owner.
+different owners, the member with the most of these topics is the owner.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
     wishes = _gather((one.former_actives for one in members), topics)
     promised = _gather((one.awaited for one in members), logs) if logs else {}
     owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
-    # Usually no member reports former or awaited tasks: then all three names share one array.
+    # Usually no member reports former or awaited tasks. Then the three variables share one array.
     last = home = awaited = np.full(layout.tasks, NOBODY, dtype=np.int64)
     if any(claims.members for claims in (*wishes.values(), *promised.values())):
         last, home, awaited = owner.copy(), owner.copy(), owner.copy()
@@ -52,8 +52,8 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
         if any(wishes[t].members for t in group.topics):
             before = {t: of_subscribers.pairs(wishes[t]) for t in group.topics}
             layout.of(g, home)[:] = was = _previous_owner(group, before, dates)[0]
-            # A former owner with a later assignment does not count: since then, another member may have
-            # owned the tasks.
+            # A former owner that has had a later assignment does not count: another member may have owned
+            # the tasks since then.
             layout.of(g, last)[:] = np.where((dates >= generations)[was], was, NOBODY)
         if any(promised[t].members for t in group.changelogs):
             waits = {t: of_subscribers.pairs(promised.get(t)) for t in group.topics}
@@ -150,7 +150,8 @@ def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
     np.maximum.at(newest, number, generations[member])
     heard = generations[member] == newest[number]
     topic, number, member = topic[heard], number[heard], member[heard]
-    # Duplicates in one member's claim count once; if two members claim the same, neither claim counts.
+    # Duplicates in one member's claim count once. If two members claim the same partition, neither claim
+    # counts.
     number, topic, member = np.unique(np.stack((number, topic, member)), axis=1)
     _, first, times = np.unique(
         number * len(group.topics) + topic, return_index=True, return_counts=True
@@ -160,7 +161,7 @@ def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
 
 
 def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
-    """Return for each number the member with most topics; a tie goes to the member with the first topic.
+    """Return for each number the member with the most topics; a tie goes to the member with the first topic.
 
     Source topics come before changelogs.
     """
@@ -173,7 +174,7 @@ def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
     number, topic, member = number[first], topic[first], member[first]
     best = np.lexsort((topic, -votes, number))
     owner = np.full(count, NOBODY, dtype=np.int64)
-    owner[number[best[::-1]]] = member[best[::-1]]  # reversed: the best claim is written last
+    owner[number[best[::-1]]] = member[best[::-1]]  # write the best claim last
     return owner
 
 
@@ -275,7 +276,7 @@ def _held(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
 def _best_places(owner: Ints, last: Ints, task: Ints, member: Ints, logs: Ints) -> Ints:
     """Return ``last`` for tasks without an owner, unless another member has more of the state.
 
-    A return to a former owner with less state would need a restore.
+    If the task returned to a former owner with less state, that member would have to restore the rest.
     """
     if not (last != NOBODY).any():
         return last

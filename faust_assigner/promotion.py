@@ -37,9 +37,9 @@ def promote(
 ) -> Ints:
     """Return int64[T], this round's owners.
 
-    A task of ``able`` goes to one of its best holders, which have the most changelogs of the task. A task of
-    ``waiting`` stays with its previous owner. Any other task goes to its ``target``, which is ``NOBODY`` for
-    tasks that add no load.
+    A task in ``able`` goes to one of its best holders: the members with the most changelogs of the task. A
+    task in ``waiting`` stays with its previous owner. Any other task goes to its ``target``, which is
+    ``NOBODY`` for tasks that add no load.
 
     The choice among the best holders is exactly optimal. Its terms are, in order: total balance, group
     balance, tasks back at their last owner, even numbers of stateful tasks (only with ``even_state``),

@@ -44,7 +44,7 @@ def place_standbys(
 
 
 def _place(problem: StandbyProblem) -> Ints:
-    """Place the standbys; drop half or all wanted standbys on target members if they make loads uneven."""
+    """Place the standbys; drop half or all wanted standbys if they make standby loads uneven."""
     standbys = StandbyAssignor().place(problem)
     _, has_racks = settled_racks(problem.rack)
     wishes = problem.wanted_task.size
@@ -77,9 +77,9 @@ class StandbyAssignor:
     def place(self, problem: StandbyProblem) -> Ints:
         """Return int64[T, R]: the members of each task's R' standbys, then ``NOBODY``.
 
-        A row's members are distinct, eligible and not the owner; the first is promoted if the owner dies.
-        If the result is the input of the next placement, the next result is the same. Cost: O(T + M^2) in
-        numpy after small changes, plus a few milliseconds per 64 moved standbys.
+        A row's members are distinct, eligible and not the owner. The first member is promoted if the owner
+        dies. If the result is the input of the next placement, the next result is the same. Cost: O(T +
+        M^2) in numpy after small changes, plus a few milliseconds per 64 moved standbys.
         """
         problem = _drop_invalid_copies(problem)
         shares = fair_shares(problem)

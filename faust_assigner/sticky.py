@@ -77,9 +77,9 @@ class StickyAssignor:
 def _preferred_members(previous: Previous, *, promises: bool) -> tuple[Ints | None, Ints | None]:
     """Return (preferred member of each task, owner of each task that should stay), each int64[T] or None.
 
-    With ``promises``, a task that the last round announced to move prefers its announced member and is
-    the first to leave an overloaded owner. So repeated plans move the same tasks until another event
-    occurs (docs/explanation/algorithms.md#warm-ups).
+    With ``promises``, a task whose move the last round announced prefers its announced member, and leaves an
+    overloaded owner first. So repeated plans move the same tasks until another event occurs
+    (docs/explanation/algorithms.md#warm-ups).
     """
     last, home = previous.last_owner, previous.home
     if promises and (promised := previous.awaited != NOBODY).any():

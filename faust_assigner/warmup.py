@@ -23,12 +23,12 @@ from itertools import pairwise
 import numpy as np
 
 from faust_assigner.claims import claim_on, numbers, offsets_at
-from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Onward, Previous
+from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Previous, WarmupPlan
 
 #: The limit of positions: above any real offset, and small enough that sums fit in an int64.
 _FURTHEST = 1 << 48
-#: The maximum number of records that a log is assumed to grow after its owner's report. A position
-#: further beyond this report is wrong, or belongs to another log (files of a recreated topic).
+#: The maximum number of records that a log is assumed to grow after its owner's report. A larger position is
+#: wrong, or belongs to another log (files of a recreated topic).
 _PLAUSIBLE_GROWTH = 100_000
 
 
@@ -60,7 +60,7 @@ class WarmupPolicy:
 
 
 class Progress:
-    """The members' lags for one plan, computed on demand, and the resulting moves and warm-ups."""
+    """The members' lags for one plan, and the moves and warm-ups that result from these lags."""
 
     def __init__(
         self, layout: Layout, members: Sequence[Member], previous: Previous, policy: WarmupPolicy
@@ -212,7 +212,7 @@ class Progress:
         return Progress(self.layout, self._members, settled, self.policy)
 
     def far(self, owner: Ints, target: Ints) -> Bools:
-        """Return bool[T]: the tasks that shall leave ``owner`` but whose ``target`` has not caught up."""
+        """Return bool[T]: the tasks that must leave ``owner`` but whose ``target`` has not caught up."""
         off = np.flatnonzero(_tasks_to_move(self.layout, owner, target))
         far = np.zeros(owner.size, dtype=np.bool_)
         far[off] = self._of_targets(self.caught_up, off, target) == 0
@@ -229,20 +229,24 @@ class Progress:
             found[mine] = what(g, tasks[mine] - self.layout.start[g], target[tasks[mine]])
         return found
 
-    def onward(
+    def plan_warmups(
         self, owner: Ints, target: Ints, standby: Ints, far: Bools, disbelieved: Mapping[str, int]
-    ) -> Onward:
-        """Plan the next rounds; a task of ``far`` gets a warm-up unless its target member has a standby."""
+    ) -> WarmupPlan:
+        """Plan the next rounds; a task of ``far`` gets a warm-up unless its target member has a standby.
+
+        An overdue task gets no warm-up, but a standby on its target member is awaited in any case.
+        """
         waits = _tasks_to_move(self.layout, owner, target)
+        stands_by = (standby == target[:, None]).any(axis=1)
         for task, m in self._overdue:
-            waits[task] &= target[task] != m
+            waits[task] &= stands_by[task] or target[task] != m
         off = np.flatnonzero(waits)
-        stands_by = (standby[off] == target[off, None]).any(axis=1)
+        stands_by = stands_by[off]
         warmup = self._replicas(off[far[off] & ~stands_by], target)
         awaited = np.full(owner.size, NOBODY, dtype=np.int64)
         off = off[stands_by | (warmup[off] != NOBODY)]
         awaited[off] = target[off]
-        return Onward(target, warmup, awaited, disbelieved)
+        return WarmupPlan(target, warmup, awaited, disbelieved)
 
     def _replicas(self, off: Ints, target: Ints) -> Ints:
         """Return int64[T]: the members with warm-ups for the tasks ``off``, within the limits.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from importlib.metadata import entry_points
+
+import pytest
 
 KIT = "faust_assigner.testing.plugin"
 #: Whether pytest loads the kit by its entry point; an older installation has no entry point.
@@ -15,3 +18,13 @@ pytest_plugins = [
     "tests.support.leaks",
     "tests.support.costs",
 ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape lone surrogates of captured output: pytest-xdist sends reports as UTF-8."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report

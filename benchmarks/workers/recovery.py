@@ -149,7 +149,8 @@ async def run(app: Any, table: Any, watch: Stopwatch) -> None:
         await asyncio.to_thread(sys.stdin.read)
     # Leave the group: otherwise the next worker waits for this worker's session to end.
     with contextlib.suppress(Exception):
-        await asyncio.wait_for(app.stop(), 15)
+        async with asyncio.timeout(15):
+            await app.stop()
 
 
 def main() -> None:

@@ -150,7 +150,8 @@ async def run(app: Any, table: Any, watch: Stopwatch, arrivals: list[tuple[float
         flush=True,
     )
     with contextlib.suppress(Exception):
-        await asyncio.wait_for(app.stop(), 15)
+        async with asyncio.timeout(15):
+            await app.stop()
 
 
 def main() -> None:

@@ -55,7 +55,8 @@ async def _record(file: Path, bootstrap: str, group: str, ended: asyncio.Event) 
             while not ended.is_set():
                 await recorder.look()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), EVERY_S)
+                    async with asyncio.timeout(EVERY_S):
+                        await ended.wait()
             since = time.monotonic()
             while await recorder.look() != 0 and time.monotonic() - since < COMMIT_S:
                 await asyncio.sleep(EVERY_S / 4)

@@ -10,8 +10,8 @@ from faust_assigner.model import NOBODY, Ints, Layout, Previous
 def copies_of(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
     """Return (partition numbers, members) of the copies of group ``g``'s state, unique and sorted.
 
-    Only copies on subscribers that do not own the task are returned. Copies of a following changelog's state
-    count too, because the changelog follows the source's new owner.
+    Only copies on subscribers that do not own the task are returned. A copy of a changelog that follows
+    group ``g`` counts too, because this changelog moves to the new owner of its source.
     """
     found = [_claimed_copies(layout, previous, g)]
     for f, follower in enumerate(layout.groups):

@@ -20,7 +20,8 @@ from faust_assigner.model import Bools, Floats, Ints
 #: have no owner or must move. Other values change the time, not the result:
 #: docs/explanation/algorithms.md#potentials.
 _WARM_SHARE, _WARM = 0.02, 500
-#: The rate of the largest capacity if rates are rounded, and the greatest rate of a member.
+#: The rate (see :func:`rates`) of the largest capacity if rates are rounded, and the greatest rate of a
+#: member.
 _FINEST, _STEEPEST = 1 << 14, 1 << 30
 #: The highest load cost of a task in the flow; ``FAR`` is four times this value.
 _HIGHEST_COST = 1 << 59
@@ -112,7 +113,8 @@ def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST)
 def _counts_if_equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
     """Return the counts if all subscriptions and capacities are equal.
 
-    Each member gets the group's floor (tasks divided by members); the remaining tasks prefer previous owners.
+    Each member gets the group's floor (tasks divided by members). The remaining tasks go to previous owners
+    if possible.
     """
     members = held.shape[1]
     floor, extra = np.divmod(sizes, members)

@@ -1,17 +1,17 @@
 """Choose partition numbers so that most numbers return to their *home*: the member that last owned them.
 
 The count of each member, the number of stays and the number of warm moves are given and do not change. A
-number may stay with its owner or move to a member that receives numbers. Each member is a bin of fixed size.
-If a distribution can be improved, then a circle of numbers, each moving into the next number's bin, improves
-it (a transportation problem: Ahuja, Magnanti, Orlin, 9.3). So the search applies circles with a gain until
-there are none.
+number may stay with its owner or move to a member that receives numbers. Each member is a *bin* with a fixed
+number of places. If a distribution can be improved, then a cycle of numbers, each moving into the next
+number's bin, improves it (a transportation problem: Ahuja, Magnanti, Orlin, 9.3). So the search applies
+cycles with a gain until there are none.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from faust_assigner.actives.circles import circles_of
+from faust_assigner.actives.cycles import cycles_of
 from faust_assigner.model import NOBODY, Bools, Ints
 
 
@@ -43,11 +43,12 @@ def bring_home(
 
 
 class _Dealing:
-    """A distribution of numbers to bins (members), and the value of each (number, bin) pair with a value.
+    """A distribution of numbers to bins (members), and the value of each (number, bin) pair.
 
-    A warm move has a higher value than all returns home in a circle; a move onto a copy with priority has a
-    higher value than all warm moves in a circle. ``now`` int64[n] is the value of each number in its current
-    bin. The hub is an extra node: any number may enter it, and it leads to each bin that receives numbers.
+    A warm move has a higher value than all returns home in a cycle; a move onto a copy with priority has a
+    higher value than all warm moves in a cycle. ``now`` int64[n] is the value of each number in its current
+    bin. The hub is an extra node of the search: a number may move into the hub, and the hub leads to each bin
+    that receives numbers.
     """
 
     def __init__(
@@ -88,13 +89,13 @@ class _Dealing:
         self.now[self.number[here]] = self.worth[here]
 
     def settled(self) -> Ints:
-        """Apply circles with a gain until there are none; return the owners."""
-        while circles := self._circles():
-            for circle in circles:
-                for number, to in circle:
+        """Apply cycles with a gain until there are none; return the owners."""
+        while cycles := self._cycles():
+            for cycle in cycles:
+                for number, to in cycle:
                     self.owner[number] = to
                     self.now[number] = 0
-                self._look(np.flatnonzero(np.isin(self.number, [number for number, _ in circle])))
+                self._look(np.flatnonzero(np.isin(self.number, [number for number, _ in cycle])))
         return self.owner
 
     def _arcs(self) -> tuple[Ints, Ints, Ints, Ints]:
@@ -117,10 +118,10 @@ class _Dealing:
         order = np.argsort(head, kind="stable")
         return tail[order], head[order], gain[order], moving[order]
 
-    def _circles(self) -> list[list[tuple[int, int]]]:
-        """Return circles of (number, new bin) that have a gain and share no bin; empty if there are none.
+    def _cycles(self) -> list[list[tuple[int, int]]]:
+        """Return cycles of (number, new bin) that have a gain and share no bin; empty if there are none.
 
-        The search is Bellman-Ford from all bins at once. A circle of parents has a gain, and exists after
+        The search is Bellman-Ford from all bins at once. A cycle of parents has a gain, and exists after
         at most as many rounds as there are bins.
         """
         tail, head, gain, moving = self._arcs()
@@ -142,15 +143,15 @@ class _Dealing:
             if rounds == look:
                 look *= 2
                 parents = [int(tail[arc]) if arc != NOBODY else NOBODY for arc in via.tolist()]
-                if circles := list(circles_of(parents)):
-                    return [_moves_along(circle, via, moving, self.hub) for circle in circles]
+                if cycles := list(cycles_of(parents)):
+                    return [_moves_along(cycle, via, moving, self.hub) for cycle in cycles]
 
 
-def _moves_along(circle: list[int], via: Ints, moving: Ints, hub: int) -> list[tuple[int, int]]:
-    """Return (number, new bin) of a circle; a number that enters the hub moves to the bin after the hub."""
+def _moves_along(cycle: list[int], via: Ints, moving: Ints, hub: int) -> list[tuple[int, int]]:
+    """Return (number, new bin) of a cycle; a number that enters the hub moves to the bin after the hub."""
     found: list[tuple[int, int]] = []
-    behind = dict(zip(circle, [*circle[1:], circle[0]], strict=True))
-    for v in circle:
+    behind = dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+    for v in cycle:
         number = int(moving[via[v]])
         if number != NOBODY:
             found.append((number, behind[hub] if v == hub else v))

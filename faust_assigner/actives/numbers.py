@@ -30,9 +30,9 @@ def assign_numbers(
     The steps are: keep numbers, give up surplus numbers, move numbers onto copies, return numbers
     home, and assign the remaining numbers in contiguous runs.
 
-    ``before`` int64[n]: previous owners. ``counts``, ``held`` int64[M]: how many numbers a member gets
-    and had. ``number``, ``member``: the copies and their holders. ``home`` int64[n]: the preferred member
-    of each number, or ``NOBODY``. ``caught_up`` marks the copies that have priority.
+    ``before`` int64[n]: previous owners. ``counts``, ``held`` int64[M]: how many numbers a member gets,
+    and how many it had. ``number``, ``member``: the copies and their holders. ``home`` int64[n]: the
+    preferred member of each number, or ``NOBODY``. ``caught_up`` marks the copies that have priority.
     """
     first = np.zeros(number.size, dtype=np.bool_)
     if caught_up is not None and number.size and (held != counts).any():
@@ -76,8 +76,9 @@ def _keep_and_place_warm(
 def keep_and_shed(before: Ints, counts: Ints, held: Ints) -> Ints:
     """Return ``before`` with each member's surplus numbers freed (``NOBODY``), the highest numbers first.
 
-    ``counts`` and ``held`` int64[M]: how many numbers a member gets and had. Freeing the highest numbers
-    keeps contiguous runs. Cost: O(n), and a sort of the numbers of members above their count.
+    ``counts`` and ``held`` int64[M]: how many numbers a member gets, and how many it had. Freeing the
+    highest numbers keeps contiguous runs. Cost: O(n), and a sort of the numbers of members above their
+    count.
     """
     over = held > counts
     if not over.any():

@@ -38,8 +38,8 @@ class _Search:
         self.excess = excess
         self.groups, self.members = flow.t.allowed.shape
         self.sink = self.groups + self.members
-        #: ``load_up`` int64[M]: the load cost of one more task on each member. ``load_down`` int64[M]: the
-        #: load cost of one task less (``FAR`` without tasks). Both are updated with ``flow.load``.
+        #: ``load_up`` int64[M]: the load cost of adding a task to each member. ``load_down`` int64[M]: the
+        #: load cost of removing a task (``FAR`` without tasks). Both are updated with ``flow.load``.
         self.load_up = flow.load_cost(flow.load + 1, flow.t.rate)
         self.load_down = np.where(flow.load > 0, -flow.load_cost(flow.load, flow.t.rate), FAR)
         #: int64[G + M + 1]: the potential of each node. Only :meth:`shortest_paths` changes the values, so

@@ -10,8 +10,8 @@ import numpy as np
 from faust_assigner.actives.transport import FAR, Flow
 from faust_assigner.model import Bools, Floats, Ints
 
-#: The maximum number of rounds of each iteration. The limit bounds the time of a start and does not
-#: change the result: with worse potentials, more tasks must be shipped
+#: The maximum number of rounds of each iteration. The limit bounds the time to compute the potentials and
+#: does not change the result: with worse potentials, more tasks must be shipped
 #: (docs/explanation/algorithms.md#potentials).
 _ROUNDS = 48
 
@@ -41,7 +41,7 @@ def _cap_costs(costs: Ints) -> Ints:
 
 
 def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[Ints, Ints]:
-    """Replace infinite potentials, which members without tasks and groups without previous owners have."""
+    """Replace the infinite potentials of members without tasks and of groups without previous owners."""
     idle = of_member > FAR // 2
     of_member = np.where(idle, -flow.load_cost(np.ones_like(of_member), flow.t.rate), of_member)
     fresh = of_group > FAR // 2
@@ -128,7 +128,7 @@ def _divide_group(amount: float, rest: Floats, rate: Floats) -> Floats:
 
 
 def _scale_duals(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]:
-    """Return potentials (u, v) such that x = max(0, u_g - v_m) has the wanted row and column sums.
+    """Return potentials (u, v) so that the matrix x = max(0, u_g - v_m) has the wanted row and column sums.
 
     The row sums are ``supply``, the column sums are ``load``; both are approximate. x is defined on the
     ``tight`` (group, member) pairs and is 0 elsewhere.
@@ -152,7 +152,7 @@ def _scale_duals(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Fl
 def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
     """Return int64[M]: the price (load cost) of one more task per member.
 
-    Members with equal labels have equal prices, and so have labels whose prices are nearly equal.
+    Members with equal labels have equal prices. Labels with nearly equal prices are merged.
     """
     blocks, block_of = np.unique(label, return_inverse=True)
     tasks = np.bincount(block_of, load, minlength=blocks.size)

@@ -52,7 +52,7 @@ def relieve_heaviest(weighed: Weighed, previous: Previous, counted: Ints) -> Int
     best = _Shift(weighed, home, home, budget)
     best.place(homeless)
     best.lighten()
-    if weighed.heaviest(counted) < weighed.heaviest(best.owner) * (1 - 1e-9):
+    if weighed.max_relative_load(counted) < weighed.max_relative_load(best.owner) * (1 - 1e-9):
         other = _Shift(weighed, home, counted, budget)
         other.lighten()
         best = other
@@ -62,7 +62,7 @@ def relieve_heaviest(weighed: Weighed, previous: Previous, counted: Ints) -> Int
         kept = _Shift(weighed, home, start, budget, fixed=announced)
         kept.place(homeless)
         kept.lighten()
-        if weighed.heaviest(kept.owner) <= _KEPT * weighed.heaviest(best.owner):
+        if weighed.max_relative_load(kept.owner) <= _KEPT * weighed.max_relative_load(best.owner):
             best = kept
     return best.owner
 
@@ -74,7 +74,7 @@ def _move_budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
 
 
 class _Shift:
-    """A plan that is being improved: owners, loads, and the number of moves left from living owners.
+    """A plan that is being improved: owners, loads, and ``budget``, the moves left from living owners.
 
     ``fixed`` tasks stay with their owner in ``start``.
     """

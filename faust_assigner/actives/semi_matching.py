@@ -1,7 +1,8 @@
-"""Assign orphans to holders of their state, with an exact optimum of several terms.
+"""Assign orphans to holders of their state, so that several terms are exactly optimal.
 
 An orphan is a stateful task without a living owner; a holder is a member with a copy of its state. Each
-orphan goes to one of its holders (a semi-matching). The whole assignment has, lexicographically, the least
+orphan goes to one of its holders (a semi-matching). The whole assignment minimises these terms,
+lexicographically:
 
     sum rate x L^2,   sum x^2,   -(orphans back at their last owner),   sum S^2,   -(orphans at their target)
 
@@ -21,7 +22,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from faust_assigner.actives.circles import circles_of
+from faust_assigner.actives.cycles import cycles_of
 from faust_assigner.model import NOBODY, Bools, Ints
 
 _FAR = np.int64(1) << 60
@@ -191,7 +192,7 @@ class _Matching:
     def _search(self, term: Term) -> tuple[Ints, list[tuple[int, int]] | None]:
         """Return (potentials, None) if the term is optimal, else (undefined, a negative cycle).
 
-        The search is Bellman-Ford from all nodes at once. A circle of parents is a negative cycle, and exists
+        The search is Bellman-Ford from all nodes at once. A cycle of parents is a negative cycle, and exists
         after at most as many rounds as there are nodes.
         """
         arcs = _Arcs(self, term)
@@ -200,7 +201,7 @@ class _Matching:
             rounds += 1
             if rounds == look:
                 look *= 2
-                if (cycle := arcs.circle()) is not None:
+                if (cycle := arcs.cycle()) is not None:
                     return arcs.distance, cycle
         return arcs.distance, None
 
@@ -283,7 +284,7 @@ class _Arcs:
             self.parent[nodes] = parent[better]
             self.row[nodes] = NOBODY if row is None else row[better]
 
-    def circle(self) -> list[tuple[int, int]] | None:
-        """Return a circle of parents as (node, row) in the order of the arcs; None if there is no circle."""
-        around = next(circles_of(self.parent.tolist()), None)
+    def cycle(self) -> list[tuple[int, int]] | None:
+        """Return a cycle of parents as (node, row) in the order of the arcs; None if there is no cycle."""
+        around = next(cycles_of(self.parent.tolist()), None)
         return None if around is None else [(v, int(self.row[v])) for v in around]

@@ -34,7 +34,8 @@ class Transport:
     """The problem of the flow.
 
     ``supply`` int64[G]: tasks of each group. ``allowed`` bool[G, M]: subscriptions. ``kept``, ``warm``
-    int64[G, M]: how many tasks of a cell may count as staying, and how many more as moved onto a copy.
+    int64[G, M]: the maximum number of tasks of a cell that count as staying, and of further tasks that count
+    as moved onto a copy.
     ``home`` int64[G, M]: how many of the kept tasks have the member as their home (the member that last
     owned them, ``homing.py``). ``rate`` int64[M]: proportional to 1 / capacity.
     """
@@ -89,9 +90,9 @@ class Flow:
         #: a copy of them.
         self.of_group = np.zeros(groups, dtype=np.int64)
         self.of_member = np.zeros(members, dtype=np.int64)
-        #: ``up`` int64[G, M]: the cost of one more task in each cell (``FAR`` without a subscription).
-        #: ``down`` int64[M, G]: the cost of one task less (``FAR`` in an empty cell), transposed so that both
-        #: arrays are scanned by rows. Both are updated with each change of ``x``.
+        #: ``up`` int64[G, M]: the cost of adding a task to each cell (``FAR`` without a subscription).
+        #: ``down`` int64[M, G]: the cost of removing a task (``FAR`` in an empty cell), transposed so that
+        #: both arrays are scanned by rows. Both are updated with each change of ``x``.
         self.up: Ints = np.full((groups, members), FAR)
         self.down: Ints = np.full((members, groups), FAR)
 

@@ -34,7 +34,7 @@ def match_warm(
 
 
 class _Matching:
-    """A matching of partition numbers to holders with room; each previous owner limits its moves."""
+    """A matching of partition numbers to holders with room; each previous owner gives up a limited number."""
 
     def __init__(self, before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints) -> None:
         self.room = {m: int(room[m]) for m in np.unique(member).tolist()}

@@ -54,7 +54,7 @@ class Weighed:
         )
         return load.astype(np.float64)
 
-    def heaviest(self, owner: Ints) -> float:
+    def max_relative_load(self, owner: Ints) -> float:
         """Return the load / capacity of the heaviest member."""
         return float((self.load(owner) / self.layout.capacity).max(initial=0.0))
 
@@ -75,7 +75,7 @@ class Weighed:
     def figures(self, owner: Ints) -> dict[str, float]:
         """Return the heaviest member's load / capacity, the lower bound, and the relative gap."""
         counted = np.where(self.layout.per_task(lambda group: group.adds_load), owner, NOBODY)
-        top = self.heaviest(counted)
+        top = self.max_relative_load(counted)
         bound = self.bound()
         return {
             "weight_max": top,

@@ -29,14 +29,20 @@ from faust_assigner.app.host.mixing import warn_without_fixup
 from faust_assigner.app.queries.places import partition_of
 from faust_assigner.app.rebalance import fallback, findings
 from faust_assigner.app.rebalance.answers import PROTOCOL_VERSION, Answers
-from faust_assigner.app.rebalance.follow_up import Awaited, by_topic
+from faust_assigner.app.rebalance.awaited import Awaited, by_topic
 from faust_assigner.app.rebalance.leader_round import Round
 from faust_assigner.app.rebalance.leading import Leading
-from faust_assigner.app.rebalance.member import Memory, read_answer, said_by, tps_of, user_data
+from faust_assigner.app.rebalance.member import (
+    Memory,
+    collect_join_data,
+    read_answer,
+    tps_of,
+    user_data,
+)
 from faust_assigner.app.rebalance.memory_file import MemoryFile, has_other_offers, offers_of
 from faust_assigner.app.rebalance.observers import Decisions, Observer
 from faust_assigner.app.rebalance.table_facts import facts_of
-from faust_assigner.app.transactions.ids import torn
+from faust_assigner.app.transactions.ids import partitions_to_restart
 from faust_assigner.wire.answer import Answer, decode_answer
 from faust_assigner.wire.directory import ByUrl
 from faust_assigner.wire.join import JoinData
@@ -71,13 +77,13 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._topic_groups: dict[str, int] = {}
         self._memory_file = MemoryFile(app, self.counters)
         self.awaited = Awaited()
-        self.read_to: Mapping[TP, int] = {}  # offsets of standbys that have caught up
+        self.read_to: Mapping[TP, int] = {}  # standby -> its next offset when it caught up
         self.overdue: frozenset[TP] = frozenset()
         self._claimed: JoinData | None = None  # the metadata of the last join
         self._wanted: list[str] = []  # the subscription of the last join
         self.holds = False  # whether partitions are processed during the next round
-        self.stops_nobody = False  # whether the last round was cooperative
-        self.leaves = False  # whether this member gives its partitions away
+        self.stops_nobody = False  # whether this round, or else the last one, is cooperative
+        self.leaves = False  # whether this member hands over its partitions, because it stops
         self.is_unheard = False  # whether the leader has not read this member's new metadata
         self.cooperative = False  # whether this member offers cooperative rounds
         if hasattr(app, "_new_consumer"):
@@ -130,7 +136,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """Return this member's metadata for a join."""
         wanted = self._wanted = sorted(topics)
         try:
-            data = self._say(wanted)
+            data = self._join_data(wanted)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
             self._claimed = data
         except Exception:
@@ -143,17 +149,17 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             packed = fallback.plain_metadata(self.app)
         return ConsumerProtocolMemberMetadata(self.version, wanted, packed)
 
-    def look_at_files(self, topics: Collection[str]) -> None:
+    def cache_file_offsets(self, topics: Collection[str]) -> None:
         """Read the files that ``metadata()`` needs and cache their offsets; in any thread."""
         try:
-            self._say(sorted(topics))
+            self._join_data(sorted(topics))
         except Exception as exc:
             logger.debug(
                 "Could not read the positions of local table files; they count as absent: %r", exc
             )  # metadata() logs an error
 
-    def _say(self, topics: Collection[str]) -> JoinData:
-        return said_by(
+    def _join_data(self, topics: Collection[str]) -> JoinData:
+        return collect_join_data(
             self.app,
             self._memory,
             facts_of(self.app),
@@ -166,9 +172,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         )
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Take over this member's part of an assignment."""
+        """Store this member's part of the leader's assignment, and log it."""
         answer, memory, error = self._read(assignment)
-        findings.say_answer(answer, memory, error, str(self.app.conf.canonical_url), self.counters)
+        findings.log_answer_problems(
+            answer, memory, error, str(self.app.conf.canonical_url), self.counters
+        )
         self.is_unheard = self._memory.answer is None and has_other_offers(
             self._claimed,
             self._wanted,
@@ -184,20 +192,22 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.awaited = Awaited(memory.generation, tps, memory.group_ids, follows=taken.among > 0)
         self.read_to = {}
         self._keep(memory)
-        findings.say_taken(memory, self._claimed, self.app)
+        findings.log_own_assignment(memory, self._claimed, self.app)
 
-    def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
-        """Return the partitions that this member keeps although their transaction ends.
+    def partitions_to_restart(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
+        """Return the kept partitions whose transaction ends, because other partitions of it move.
 
-        The changelogs of global tables are never included. Their offsets are in no transaction, and
-        streams that keep running read the table.
+        The changelogs of global tables are never included. The offsets of these changelogs are in
+        no transaction, and streams that keep running read the table.
         """
         if not self.app.in_transaction:
             return frozenset()
         _, memory, _ = self._read(assignment)
         shared = facts_of(self.app).globals_.keys()
         own = {tp for tp in self._memory.active_tps if tp.topic not in shared}
-        return torn(own, memory.active_tps, self._memory.group_ids, memory.group_ids)
+        return partitions_to_restart(
+            own, memory.active_tps, self._memory.group_ids, memory.group_ids
+        )
 
     def _read(
         self, assignment: ConsumerProtocolMemberAssignment
@@ -245,6 +255,14 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     def is_standby(self, tp: TP) -> bool:
         """Return whether this member is a standby of ``tp``."""
         return tp in self._memory.standby_tps
+
+    def planned_counts(self) -> dict[str, int]:
+        """Return topic -> its number of partitions in the last answer; empty if unknown.
+
+        The number is 0 for a subscribed topic that had no partitions.
+        """
+        counts = {topic: owner.size for topic, owner in self._memory.directory.owners.items()}
+        return dict.fromkeys(self._wanted, 0) | counts if counts else {}
 
     @property
     def decision_id(self) -> str:

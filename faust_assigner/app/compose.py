@@ -27,8 +27,8 @@ from mode import get_logger
 
 from faust_assigner.app import sensors
 from faust_assigner.app.consumer import lanes, produced_topics
-from faust_assigner.app.consumer.batches import TimelyStream, TransactionalStream
 from faust_assigner.app.consumer.fetching import FlowControl
+from faust_assigner.app.consumer.stream_take import TimelyStream, TransactionalStream
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger
@@ -62,8 +62,8 @@ def repair(app: App) -> None:
     """Repair ``app``'s tables, streams, flow and consumer; a second call has no effect.
 
     Call this before the app creates its consumer and its tables; the fixup calls it when the
-    settings are final. A later call only logs that it is too late for the repairs. Other apps of the
-    process are not changed. Raises HostMismatch.
+    settings are final. After that, the function only logs that it is too late for the repairs. Other
+    apps of the process are not changed. Raises HostMismatch.
     """
     if "repairs" in parts_of(app) or "repairs came late" in parts_of(app):
         return
@@ -118,7 +118,7 @@ def forward_requests(app: App) -> None:
     """
     if not issubclass(
         chosen := _setting_value(app, "Router"), KeyRouter
-    ):  # KeyRouter has this check
+    ):  # a KeyRouter checks the allowlist itself
         app.conf.Router = over(AllowlistRouter, chosen)
 
 

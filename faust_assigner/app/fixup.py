@@ -1,7 +1,7 @@
 """The fixup that Faust loads from the ``faust.fixups`` entry point: it installs an app's parts.
 
 Faust creates a fixup for each app of the process. The fixup has an effect only if the app's final
-settings name this package's assignor. Then all parts are installed, or the app does not start.
+settings name this package's assignor. Then the fixup installs all parts, or the app does not start.
 """
 
 from __future__ import annotations

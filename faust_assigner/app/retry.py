@@ -1,7 +1,7 @@
 """Retries while a broker does not answer: a step is repeated, and its wait is logged once a minute.
 
 Stock Faust does not repeat a step of a recovery. After one request timeout it ends the recovery, as
-if the service were stopping, without a log line. The worker stays in the group, may lead the group,
+if the service were stopping, without a log line. The worker stays in the group, may lead the group
 and never processes records again.
 """
 
@@ -31,13 +31,13 @@ class RateLimitedLog:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._at: dict[object, float] = {}
-        self.unsaid: dict[object, int] = {}
+        self.suppressed: dict[object, int] = {}
 
     def due(self, trouble: object) -> bool:
-        """Return whether to log ``trouble`` now; ``unsaid`` counts the results that were False."""
+        """Return whether to log ``trouble`` now; ``suppressed`` counts the omitted log lines."""
         now = self._clock()
         if now - self._at.get(trouble, -SAY_EVERY_S) < SAY_EVERY_S:
-            self.unsaid[trouble] = self.unsaid.get(trouble, 0) + 1
+            self.suppressed[trouble] = self.suppressed.get(trouble, 0) + 1
             return False
         self._at[trouble] = now
         return True
@@ -48,7 +48,7 @@ def pause_s(attempt: int) -> float:
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
 
 
-def is_silence(error: BaseException) -> bool:
+def is_temporary(error: BaseException) -> bool:
     """Return whether ``error`` is temporary: a broker did not answer, so a retry may succeed."""
     return isinstance(error, (TimeoutError, ConnectionError, KafkaTimeoutError)) or (
         isinstance(error, KafkaError) and bool(error.retriable)
@@ -67,7 +67,7 @@ async def retry(service: Any, what: str, step: Callable[[], Awaitable[T]]) -> T:
         try:
             return await step()
         except Exception as error:
-            if not is_silence(error):
+            if not is_temporary(error):
                 raise
             if said.due(what):
                 logger.warning(

@@ -50,8 +50,8 @@ class _Bounded(CopartitionedAssignor):  # type: ignore[misc]
         self.evictions += 1
         if self.evictions > MAX_EVICTIONS:
             raise StockLivelock(
-                f"{self.num_partitions} partitions, {self._num_clients} members, "
-                f"{self.replicas} standbys: no end after {MAX_EVICTIONS} evictions"
+                f"{self.num_partitions} partitions, {self.replicas} standbys: no end after "
+                f"{MAX_EVICTIONS} evictions"
             )
         return int(super()._free_up_partition(assignment, active))
 
@@ -114,7 +114,7 @@ def _previous_assignment(
 
 
 def _claimed_partitions(claims: Claims, topics: Sequence[str], count: int) -> set[int]:
-    """Return the claim on the first topic with a claim, as Faust does; empty without any."""
+    """Return the claim on the first topic that has a claim, as Faust does; else an empty set."""
     for topic in topics:
         numbers = {int(number) for number in claims.get(topic, ()) if 0 <= int(number) < count}
         if numbers:

@@ -50,7 +50,7 @@ def read_admitted(peer: Peer, frame: bytes) -> RequestHeader:
     except MalformedFrame as error:
         raise FrameRefused("frames_malformed", str(error)) from None
     if peer.gate is not None and not peer.gate.admits(header.api_key):
-        why = f"a request with key {header.api_key} before log-in"
+        why = f"it sent a request with key {header.api_key} before its log-in"
         raise FrameRefused("requests_unauthenticated", why)
     return header
 

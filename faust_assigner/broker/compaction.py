@@ -83,7 +83,9 @@ class Compaction:
         if failed:
             name, first = failed[0]
             if isinstance(first, StoreFailed):
-                raise StoreFailed(f"{len(failed)} partitions; {name}: {first}") from first
+                raise StoreFailed(
+                    f"{len(failed)} partitions are not compacted; {name}: {first}"
+                ) from first
             first.add_note(f"while compacting {name}, and {len(failed) - 1} others failed")
             raise first
         return freed

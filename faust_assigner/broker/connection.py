@@ -68,20 +68,20 @@ class Connection(asyncio.Protocol):
             self.close("connections_refused", "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the peer and cancel its pending answer."""
+        """Forget the peer and cancel its pending answer, after its first step (see ``throttle.start``)."""
         self.is_closing = True
         self._transport = None
         self._count_unsent()
         self._frames.clear()
         if self._pending is not None:
-            self._pending.cancel()
+            self._loop.call_soon(self._pending.cancel)
         self._server.forget(self)
 
     def data_received(self, data: bytes) -> None:
         """Collect bytes until a frame is complete."""
         self._last_active = self._heard_at = self._loop.time()
         self._frames += data
-        self._get_on()
+        self._queue_or_pause()
 
     def eof_received(self) -> bool:
         """Note the end of the peer's input; serve the frames that wait for a turn before closing.
@@ -89,10 +89,10 @@ class Connection(asyncio.Protocol):
         asyncio closes a TLS connection at once, and warns if a protocol asks it to wait.
         """
         self._has_ended = True
-        return self._is_owed and not self._listener.has_tls
+        return self._has_unfinished_work and not self._listener.has_tls
 
     @property
-    def _is_owed(self) -> bool:
+    def _has_unfinished_work(self) -> bool:
         """Whether a frame waits or a produce request runs: both must finish before the connection closes."""
         return self._in_lane or (self._pending is not None and self._pending_key == PRODUCE)
 
@@ -104,11 +104,11 @@ class Connection(asyncio.Protocol):
         """Record that the peer reads again, and serve its next frame."""
         self.stalled_since = None
         self._count_unsent()
-        self._get_on()
+        self._queue_or_pause()
 
     # -- frames ----------------------------------------------------------------------------------
 
-    def _get_on(self) -> None:
+    def _queue_or_pause(self) -> None:
         """Queue the connection if a frame is complete; pause reading while too many bytes wait."""
         if self.is_closing or self._transport is None:
             return
@@ -158,8 +158,8 @@ class Connection(asyncio.Protocol):
         except Exception:
             logger.exception("could not serve a request of %s", self.peer.address)
             self.close("requests_failed", "could not serve a request")
-        self._get_on()
-        if self._has_ended and not self._is_owed:
+        self._queue_or_pause()
+        if self._has_ended and not self._has_unfinished_work:
             self.finish()
 
     def _serve_again(self, frame: bytes) -> bool:
@@ -225,13 +225,13 @@ class Connection(asyncio.Protocol):
                 return
             if error is not None:
                 logger.error("could not send an answer with key %d", header.api_key, exc_info=error)
-                self.close("requests_failed", "unwritable answer")
+                self.close("requests_failed", "an answer could not be encoded")
                 return
             self._respond(header, done.result())
             # The broker delayed the bytes that waited in the buffer, so their timeout starts now.
             self._frames.restart_timeout(self._loop.time())
-            self._get_on()
-            if self._has_ended and not self._is_owed:
+            self._queue_or_pause()
+            if self._has_ended and not self._has_unfinished_work:
                 self.finish()
 
         outcome.add_done_callback(finished)
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
         elif since is not None and now - since > self._server.frame_timeout_s:
             self.close("frames_slow", "a frame took too long")
         elif now - self._last_active > idle_s:
-            self.close("peers_idle", "silent")
+            self.close("peers_idle", "it was silent for too long")
 
     def close(self, counter: str, why: str) -> None:
         """Close the connection, count and log the reason; answers written before are still delivered."""

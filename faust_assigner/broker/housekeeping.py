@@ -12,6 +12,8 @@ from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import HandlerQueue, Throttle
 from faust_assigner.coordinator.classic import ClassicGroup
+from faust_assigner.coordinator.effects import Reply
+from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import DeleteGroup
 
 if TYPE_CHECKING:
@@ -54,6 +56,16 @@ async def repeat(line: HandlerQueue, interval_ms: int, chore: Callable[[], Itera
             throttle.end()
 
 
+async def drop_offsets(node: Node, topic: str) -> None:
+    """Delete the committed offsets of a deleted topic, in slices between other work."""
+    throttle = Throttle(node.line, timeout_s=math.inf)
+    try:
+        for _ in node.groups.books.topic_deleted(topic):
+            await throttle.turn()
+    finally:
+        throttle.end()
+
+
 def retain(node: Node) -> Iterator[int]:
     """Delete batches past retention.ms or over retention.bytes if cleanup.policy has 'delete'.
 
@@ -66,10 +78,11 @@ def retain(node: Node) -> Iterator[int]:
         retention_bytes = int(node.config(topic, "retention.bytes"))
         for log in topic.partitions:
             log.expire_producers(now - node.settings.producer_id_expiration_ms)
+            gone = 0
             if deletes and not log.deleted:
                 gone = log.retain(now, retention_ms=retention_ms, retention_bytes=retention_bytes)
                 node.counters["records_deleted"] += gone
-                yield gone
+            yield gone
     node.space.freed()
 
 
@@ -83,12 +96,19 @@ def expire(node: Node) -> Iterator[int]:
 def expire_offsets(groups: GroupService, retention_ms: int) -> Iterator[int]:
     """Delete expired offsets (KIP-211); yield the number for each group.
 
-    Empty groups that have no offsets are deleted, too.
+    Empty groups that have no offsets are deleted, too. Raises StoreFailed.
     """
-    for group in list(groups):
+    for group_id in [group.group_id for group in groups]:
+        # Between two yields the caller serves requests, which may replace or delete this group.
+        group = groups.get(group_id)
+        if group is None:
+            continue
         expired = groups.books.expire(group, retention_ms)
         waited_for = isinstance(group, ClassicGroup) and group.roster.pending
         has_any = groups.books.has_any(group.group_id)
         if group.state_name == "Empty" and not has_any and not waited_for:
-            groups.ask(group.group_id, DeleteGroup, lambda reply: None)
+            replies: list[Reply] = []
+            groups.ask(group.group_id, DeleteGroup, replies.append)
+            if replies[0].error is Code.NOT_COORDINATOR:
+                raise StoreFailed(f"the empty group {group.group_id} is not deleted")
         yield len(expired)

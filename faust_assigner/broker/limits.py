@@ -28,7 +28,7 @@ ANSWER_TIMEOUT_S: Final = 30.0  # the usual request timeout of clients
 MAX_UNPACKED_BYTES: Final = 64 * 2**20  # in one decompressed record batch
 INLINE_BATCH_BYTES: Final = 16 * 1024  # larger or compressed batches are checked in a thread
 MAX_UNSENT_BYTES: Final = 256 * 2**20  # in all answers that the peers have not read yet
-MOST_UNSENT_BYTES: Final = (
+DISCONNECT_UNSENT_BYTES: Final = (
     2 * MAX_UNSENT_BYTES
 )  # above this limit, the peers that read nothing for the longest time are disconnected
 SMALLEST_ANSWER_BYTES: Final = 64 * 1024  # room for records in an answer, even at MAX_UNSENT_BYTES
@@ -38,7 +38,7 @@ CACHED_BATCH_BYTES: Final = 64 * 2**20  # for the latest batches in memory
 FRAME_TIMEOUT_S: Final = (
     30.0  # time for a whole frame since its first byte; for the first frame, since the connect
 )
-WRITE_STALL_TIMEOUT_S: Final = 120.0  # then a peer that does not read its answers is disconnected
+WRITE_STALL_TIMEOUT_S: Final = 120.0  # for a peer that does not read answers
 
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 

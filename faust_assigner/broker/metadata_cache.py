@@ -15,13 +15,14 @@ class MetadataCache:
         self._version = version
         self._kept_version = -1
         self._frames: dict[object, bytes] = {}
-        self._jobs: dict[object, asyncio.Future[bytes]] = {}
+        self._jobs: dict[object, asyncio.Future[bytes | None]] = {}
         self._bytes = 0
 
     async def get(self, key: object, make: Callable[[], Awaitable[bytes]]) -> bytes:
         """Return the answer of ``key``; call ``make`` if the answer is not cached.
 
-        Concurrent requests for the same key wait for one result.
+        Concurrent requests for the same key wait for one result. If the request that makes the result is
+        cancelled, a waiting request makes the result.
         """
         version = self._version()
         if self._kept_version != version:
@@ -33,13 +34,17 @@ class MetadataCache:
             return found
         job = self._jobs.get(key)
         if job is not None:
-            return await asyncio.shield(job)
+            made = await asyncio.shield(job)
+            return made if made is not None else await self.get(key, make)
         job = self._jobs[key] = asyncio.get_running_loop().create_future()
         try:
             frame = await make()
-        except BaseException as error:
-            job.set_exception(error if isinstance(error, Exception) else TimeoutError())
+        except Exception as error:
+            job.set_exception(error)
             job.exception()  # avoids asyncio's warning if no request waits for the job
+            raise
+        except BaseException:  # the client has disconnected
+            job.set_result(None)
             raise
         finally:
             if self._jobs.get(key) is job:

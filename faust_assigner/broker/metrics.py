@@ -45,13 +45,13 @@ class Snapshot:
 
 
 def take(server: BrokerServer) -> Snapshot:
-    """Take a snapshot, on the event loop; cost O(groups + members)."""
+    """Take a snapshot, on the event loop; cost O(groups)."""
     node, meter = server.node, server.node.groups.meter
     groups: Counter[tuple[str, str]] = Counter()
     members: Counter[str] = Counter({"classic": 0, "consumer": 0})
     for group in node.groups:
         groups[group.group_type, group.state_name] += 1
-        members.update(member.protocol for member in group.describe().members)
+        members.update(group.member_counts)
     spreads = {"rebalance": meter.rebalance_s} | dict(meter.heartbeat_s)
     return Snapshot(
         dict(node.counters),
@@ -92,7 +92,7 @@ class BrokerCollector(Collector):
 
 def _metric_families(seen: Snapshot) -> Iterator[Metric]:
     yield _counter_family(
-        "group_rebalances", "Rebalances begun, by what began them", "reason", seen.rebalances
+        "group_rebalances", "Rebalances begun, by reason", "reason", seen.rebalances
     )
     yield _counter_family(
         "group_fenced_requests",
@@ -114,13 +114,13 @@ def _metric_families(seen: Snapshot) -> Iterator[Metric]:
     buckets, total = seen.spreads["rebalance"]
     yield HistogramMetricFamily(
         PREFIX + "group_rebalance_seconds",
-        "Until a group is Stable again",
+        "Time from the start of a rebalance until the group is Stable again",
         buckets=buckets,
         sum_value=total,
     )
     beats = HistogramMetricFamily(
         PREFIX + "group_heartbeat_seconds",
-        "From a heartbeat's bytes to its answer",
+        "Time from the arrival of a heartbeat to its answer",
         labels=("protocol",),
     )
     for protocol in ("classic", "consumer"):

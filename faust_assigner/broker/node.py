@@ -23,7 +23,7 @@ from faust_assigner.broker.groups.configs import GroupConfigs, classic_limits
 from faust_assigner.broker.groups.plug_ins import load_plug_ins, places_in
 from faust_assigner.broker.groups.timers import GroupTimers, Key
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
-from faust_assigner.broker.housekeeping import start_chores
+from faust_assigner.broker.housekeeping import drop_offsets, start_chores
 from faust_assigner.broker.metadata_cache import MetadataCache
 from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.security.acls import Acls
@@ -40,7 +40,7 @@ from faust_assigner.broker.storage.store import (
     MemoryStore,
     Store,
 )
-from faust_assigner.broker.throttle import HandlerQueue
+from faust_assigner.broker.throttle import HandlerQueue, start
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic
 from faust_assigner.broker.transactions import TransactionService
@@ -148,6 +148,10 @@ class Node:
             compute_target=self._targets.compute,
             peer_log=self.peer_log,
         )
+        books = self.groups.books
+        for topic in books.topics():  # a kill may interrupt the deletion of a topic's offsets
+            if self.catalogue.get(topic) is None:
+                list(books.topic_deleted(topic))
 
     def _restore_transactions(self) -> None:
         self.transactions = TransactionService(
@@ -206,6 +210,14 @@ class Node:
     def aside(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run disk reads, decompression and checksums in one of a few threads."""
         return asyncio.get_running_loop().run_in_executor(self._reading, work)
+
+    async def drop_offsets(self, topic: str) -> None:
+        """Delete the offsets of a deleted topic. The deletion goes on if the caller is cancelled."""
+        is_finished, outcome = start(drop_offsets(self, topic))
+        if not is_finished:
+            self._chores.append(outcome)
+            outcome.add_done_callback(self._chores.remove)
+            await asyncio.shield(outcome)
 
     def close(self) -> None:
         """Stop timers, chores and threads; close the store."""

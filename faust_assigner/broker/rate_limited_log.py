@@ -49,4 +49,4 @@ class RateLimitedLog:
     def _close(self, kind: str) -> None:
         left_out = self._said.pop(kind, 0) - LINES_PER_INTERVAL
         if left_out > 0:
-            logger.info("%s: %d more in a minute", kind, left_out)
+            logger.info("%s: %d more lines within a minute were left out", kind, left_out)

@@ -3,7 +3,8 @@
 kio reserves memory for any array count that a frame claims: five bytes can end the process. kio also
 refuses unknown tagged fields, but the protocol requires servers to ignore them. So each length and count must
 fit into the remaining bytes. The number of array elements is limited. Unknown tagged fields are noted for
-removal. The pass skips over record batches and other opaque bytes. Cost: O(bytes of the request's structure).
+removal, and times beyond kio's range for replacement. The pass skips over record batches and other opaque
+bytes. Cost: O(bytes of the request's structure).
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ FIXED_SIZES: Final[Mapping[str, int]] = {
     "uuid": 16,
     "error_code": 2,
     "timedelta_i32": 4,
-    "timedelta_i64": 8,
     "datetime_i64": 8,
 }
+#: Longer times, in ms, are cut to this time, because kio decodes at most 2**63 us.
+MAX_SPAN_MS: Final = 2**53
 
 
 class MalformedFrame(FaustAssignerError, ValueError):
@@ -59,7 +61,7 @@ class LongRequest(FaustAssignerError):
 
 @dataclass(slots=True)
 class Walk:
-    """One pass over a request: its bytes, the elements counted so far, and the pieces to remove."""
+    """One pass over a request: its bytes, the elements counted so far, and the pieces to replace."""
 
     data: bytes
     limit: int = MAX_ARRAY_ELEMENTS
@@ -78,6 +80,11 @@ class Walk:
             )
         if self.elements > self.limit:
             raise LongRequest
+
+    def cut(self, start: int, stop: int, kept: bytes) -> None:
+        """Replace a piece of the request before it is decoded."""
+        self.cuts = self.cuts or []
+        self.cuts.append((start, stop, kept))
 
 
 Skip = Callable[[Walk, int], int]
@@ -101,6 +108,17 @@ def _fixed_size_rule(size: int) -> Shape:
         return position + size
 
     return Shape(size, True, skip)
+
+
+def _skip_long_span(walk: Walk, position: int) -> int:
+    """Skip a time of 8 bytes. Kafka allows every value, so a value that kio cannot decode is limited."""
+    end = position + 8
+    if end > len(walk.data):
+        raise MalformedFrame("the frame ends inside a number")
+    (value,) = struct.unpack_from(">q", walk.data, position)
+    if abs(value) > MAX_SPAN_MS:
+        walk.cut(position, end, struct.pack(">q", MAX_SPAN_MS if value > 0 else -MAX_SPAN_MS))
+    return end
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -130,7 +148,7 @@ def _length_prefixed_rule(width: int, *, compact: bool) -> Shape:
             (length,) = struct.unpack_from(fmt, walk.data, position)
             position += width
         if length < -1 or (width == 2 and length > MAX_STRING_BYTES):
-            raise MalformedFrame(f"a length is {length}")
+            raise MalformedFrame(f"a length is {length}, which is out of range")
         end = position + max(length, 0)
         if end > len(walk.data):
             raise MalformedFrame(
@@ -147,7 +165,7 @@ def _length_prefixed_rule(width: int, *, compact: bool) -> Shape:
             else:
                 position = skip(walk, position)
         if position > size:
-            raise MalformedFrame(f"a value ends {position - size} bytes behind the frame")
+            raise MalformedFrame(f"a value ends {position - size} bytes after the frame")
         return position
 
     return Shape(1 if compact else width, False, skip, skip_short if compact else None)
@@ -164,7 +182,7 @@ def _array_rule(item: Shape, *, compact: bool, name: str, may_be_null: bool) -> 
             (count,) = struct.unpack_from(">i", walk.data, position)
             position += 4
         if count < -1:
-            raise MalformedFrame(f"an array count is {count}")
+            raise MalformedFrame(f"an array count is {count}, which is out of range")
         if count < 0 and not may_be_null:
             raise NullArray(f"{name} must not be null")
         if count <= 0:
@@ -199,7 +217,9 @@ def _field_rule(item: Field[Any], flexible: bool, *, tagged: bool) -> Shape:
             shape = _nullable_rule(shape)
     else:
         name = get_schema_field_type(item)
-        if name in FIXED_SIZES:
+        if name == "timedelta_i64":
+            shape = Shape(8, False, _skip_long_span)
+        elif name in FIXED_SIZES:
             shape = _fixed_size_rule(FIXED_SIZES[name])
         else:
             shape = _length_prefixed_rule(2 if name == "string" else 4, compact=flexible)
@@ -222,15 +242,16 @@ def tag_section(known: Mapping[int, Shape]) -> Shape:
             size, position = read_varint(walk.data, position)
             end = position + size
             if end > len(walk.data):
-                raise MalformedFrame(f"tagged field {tag} claims {size} bytes")
+                raise MalformedFrame(
+                    f"tagged field {tag} claims {size} bytes, beyond the frame's end"
+                )
             if tag in known:
                 if known[tag].skip(walk, position) != end:
                     raise MalformedFrame(f"tagged field {tag} is not {size} bytes long")
                 kept.append(walk.data[tag_start:end])
             position = end
         if len(kept) < count:
-            walk.cuts = walk.cuts or []
-            walk.cuts.append((start, position, bytes([len(kept)]) + b"".join(kept)))
+            walk.cut(start, position, bytes([len(kept)]) + b"".join(kept))
         return position
 
     return Shape(1, False, skip)

@@ -37,7 +37,7 @@ def lane_of(api_key: int) -> int:
     return _LANES.get(api_key, QUESTIONS)
 
 
-class Waiting(Protocol):
+class ReadyConnection(Protocol):
     """A connection with a frame to serve."""
 
     def serve_one(self) -> None:
@@ -62,10 +62,10 @@ class Scheduler:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lanes: tuple[deque[Waiting], ...] = (deque(), deque(), deque())
+        self._lanes: tuple[deque[ReadyConnection], ...] = (deque(), deque(), deque())
         self._is_due = False
 
-    def wait(self, connection: Waiting, lane: int) -> None:
+    def wait(self, connection: ReadyConnection, lane: int) -> None:
         """Serve the connection when its turn in the lane comes. Cost O(1)."""
         self._lanes[lane].append(connection)
         self._come_back()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.frames import HeldBytes
-from faust_assigner.broker.limits import FRAME_TIMEOUT_S, MOST_UNSENT_BYTES
+from faust_assigner.broker.limits import DISCONNECT_UNSENT_BYTES, FRAME_TIMEOUT_S
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.scheduler import Scheduler
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
@@ -22,6 +22,8 @@ from faust_assigner.broker.settings import Settings
 logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_S: Final = 1.0
 STOP_GRACE_S: Final = 1.0  # time for peers to read their last answers
+#: Turns of the loop for a peer's end, the cancellation of its request, and the request's last step.
+TURNS_TO_CANCEL: Final = 4
 
 EVERYBODY: Final = (
     "%s accepts every client that reaches this machine, without log-in: each client may read, "
@@ -110,7 +112,8 @@ class BrokerServer:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
-        await asyncio.sleep(0)
+        for _ in range(TURNS_TO_CANCEL):
+            await asyncio.sleep(0)
         self.node.close()
 
     def admit(self, connection: Connection) -> bool:
@@ -133,15 +136,15 @@ class BrokerServer:
             oldest.abort()
 
     def count_unsent(self, connection: Connection, size: int) -> None:
-        """Set the number of answer bytes that a peer has not read; above MOST_UNSENT_BYTES, drop peers."""
+        """Set the number of answer bytes that a peer has not read; beyond the limit, disconnect peers."""
         self.node.unsent_bytes += size - connection.unsent
         connection.unsent = size
-        if self.node.unsent_bytes > MOST_UNSENT_BYTES:
+        if self.node.unsent_bytes > DISCONNECT_UNSENT_BYTES:
             self._drop_stalled()
 
     def _drop_stalled(self) -> None:
-        """Disconnect peers, the longest stalled first, until the unsent bytes fit into MOST_UNSENT_BYTES."""
-        surplus = self.node.unsent_bytes - MOST_UNSENT_BYTES
+        """Disconnect peers, the longest stalled first, until few enough bytes are unsent."""
+        surplus = self.node.unsent_bytes - DISCONNECT_UNSENT_BYTES
         stalled = [one for one in self._connections if one.stalled_since is not None]
         for oldest in sorted(stalled, key=lambda one: one.stalled_since or 0.0):
             if surplus <= 0:

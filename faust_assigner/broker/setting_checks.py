@@ -58,7 +58,9 @@ def _check_listeners(settings: Settings) -> None:
     served = {one.protocol for one in listeners}
     for one in parse_listeners("advertised.listeners", settings.advertised_listeners):
         if one.protocol not in served:
-            raise ConfigError(f"advertised.listeners has {one}, and listeners no {one.protocol}")
+            raise ConfigError(
+                f"advertised.listeners has {one}, but listeners has no {one.protocol}"
+            )
     if settings.ssl_client_auth != "none" and not settings.ssl_truststore_location:
         raise ConfigError(
             f"ssl.client.auth={settings.ssl_client_auth} needs ssl.truststore.location"

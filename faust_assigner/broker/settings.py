@@ -340,5 +340,5 @@ class Settings:
         return {one.name: as_text(getattr(self, field)) for field, one in SETTINGS.items()}
 
 
-#: Field -> setting, under Kafka's name.
+#: Field of Settings -> its Setting, whose ``name`` is Kafka's name.
 SETTINGS: Final = declared_in(Settings, kafka_name)

@@ -12,8 +12,8 @@ import asyncio
 import functools
 import time
 import types
-from collections.abc import Coroutine, Generator
-from typing import Any, Final
+from collections.abc import Awaitable, Coroutine, Generator
+from typing import Any, Final, TypeVar
 
 from faust_assigner.broker.limits import ANSWER_TIMEOUT_S, MAX_ANSWER_BYTES
 from faust_assigner.errors import FaustAssignerError
@@ -21,6 +21,7 @@ from faust_assigner.errors import FaustAssignerError
 SLICE_S: Final = 0.002
 LONG_AT_A_TIME: Final = 4
 DECODED_AT_A_TIME: Final = 4  # long requests; each takes up to 80 MB, with its answer
+T = TypeVar("T")
 
 
 class AnswerTooLarge(FaustAssignerError):
@@ -71,6 +72,14 @@ class Throttle:
         await asyncio.sleep(0)
         self._slice_since = time.monotonic()
 
+    async def wait_outside(self, others: Awaitable[T]) -> T:
+        """Release the place, wait for other clients, then restart the slice and the time of the request."""
+        self.end()
+        try:
+            return await others
+        finally:
+            self._slice_since = self._since = time.monotonic()
+
     def end(self) -> None:
         """Release the place of a long handler at the end of the request."""
         if self._in_line:
@@ -79,7 +88,10 @@ class Throttle:
 
 
 def start(handler: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
-    """Run a handler until it first waits; return (True, result), or (False, a task that continues it)."""
+    """Run a handler until it first waits; return (True, result), or (False, a task that continues it).
+
+    The handler gets no cancellation of the task before the task's first step, in the loop's next turn.
+    """
     try:
         waits_for = handler.send(None)
     except StopIteration as done:
@@ -102,3 +114,5 @@ def _continue_handler(
             waits_for = step()
         except StopIteration as done:
             return done.value
+        finally:
+            del step  # refers to an error, whose traceback refers to this frame: a cycle

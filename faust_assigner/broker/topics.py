@@ -176,6 +176,7 @@ class Catalogue:
         self._partitions -= len(topic.partitions)
         self._changed(topic.name)
         for log in topic.partitions:
+            self._store.forget_end(log.place)
             log.close()
 
     def _changed(self, name: str) -> None:

@@ -41,7 +41,9 @@ def read_header(frame: bytes) -> RequestHeader:
         api_key, version, correlation, length = struct.unpack_from(">hhih", frame)
         position = 10 + max(length, 0)
         if length < -1 or position > len(frame):
-            raise MalformedFrame(f"the client id claims {length} bytes")
+            raise MalformedFrame(
+                f"the client id claims {length} bytes, beyond the end of the frame or below -1"
+            )
         client_id = frame[10:position].decode()
     except (struct.error, UnicodeDecodeError) as error:
         raise MalformedFrame(f"bad request header: {error}") from None

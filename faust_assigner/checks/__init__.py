@@ -1,4 +1,4 @@
-"""Check a plan against the planner's promises, with owners and copies derived apart from the planner.
+"""Check a plan against the planner's promises; the checks derive owners and copies independently.
 
 A1  each partition has one owner, a subscribed member
 A2  the partitions of a task stay together, and a changelog stays with its source

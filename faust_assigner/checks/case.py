@@ -1,4 +1,4 @@
-"""The input of the checks: one input of the planner, a plan, and the form of a violation."""
+"""The input of the checks (one input of the planner, and a plan), and the form of a violation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from faust_assigner.checks.reading import accepted_owners, last_owners, units_of
-from faust_assigner.checks.waiting import Waiting
+from faust_assigner.checks.waiting import WarmupRule
 from faust_assigner.model import Member
 from faust_assigner.warmup import WarmupPolicy
 
@@ -64,5 +64,5 @@ class Case:
             for unit, owner in zip(self.units, self.before, strict=True)
         ]
         self.waiting = (
-            None if warmups is None else Waiting(self.units, members, self.before, warmups)
+            None if warmups is None else WarmupRule(self.units, members, self.before, warmups)
         )

@@ -1,4 +1,4 @@
-"""Check all promises of the planner: from (input, plan) to a list of violations.
+"""Check all promises of the planner; the result for an input and a plan is a list of violations.
 
 The checks read plans by name and derive owners and copies from the members' claims in plain Python. They
 share only the parsing of a claim and the rates of capacities with the planner. So a mistake in a stage of
@@ -98,7 +98,7 @@ def _values_by_unit(
 
 
 def carried(members: Sequence[Member], plan: Answer) -> list[Member]:
-    """Return ``members`` in the next generation: they claim the partitions of ``plan``."""
+    """Return ``members`` as they join the next generation, with the partitions of ``plan`` as claims."""
     newest = max((generation_of(m) for m in members), default=0) + 1
     awaited: Any = getattr(plan, "awaited", lambda _: {})
     return [

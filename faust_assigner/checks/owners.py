@@ -1,4 +1,4 @@
-"""Check A1, A2, A4 and A5: one owner per partition, whole tasks, even and sticky actives."""
+"""Check A1, A2, A4 and A5: one owner per partition, tasks that stay whole, even and sticky actives."""
 
 from __future__ import annotations
 

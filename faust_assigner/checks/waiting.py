@@ -19,8 +19,8 @@ Task = tuple[int, int]
 PLAUSIBLE_GROWTH = 100_000
 
 
-class Waiting:
-    """The rule of warm-ups over tasks; ``before`` are the owners before this round."""
+class WarmupRule:
+    """The rule that decides which tasks wait for warm-ups; ``before`` are the owners before this round."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from faust_assigner.cli.failure import fail, reported_errors
     type=click.IntRange(0, 65535),
     default=9092,
     show_default=True,
-    help="Port to listen on; 0 picks a free one.",
+    help="Port to listen on; 0 selects a free port.",
 )
 @click.option(
     "--host",

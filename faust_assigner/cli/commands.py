@@ -34,11 +34,11 @@ COMMANDS = {
         "why",
     )
 }
-#: Operators' commands of the assigner service that were top-level commands of ``faust-assigner`` before.
+#: Commands that earlier releases had at the top level and that are now below ``faust-assigner service``.
 MOVED = frozenset({"assignments", "consumers", "drain", "handoffs", "health", "plan"})
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     """Imports a command's module at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -78,7 +78,8 @@ class _Lazy(click.Group):
 
 
 @click.group(
-    cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="faust-assigner")
 def main() -> None:

@@ -31,7 +31,12 @@ BETWEEN_S = 4.0
     "-A", "--app", metavar="NAME", help="The app in the form of faust -A: shop.app, shop:app."
 )
 @bootstrap_option
-@click.option("--group", "group_id", metavar="APP", help="A running group; with -A the app's own.")
+@click.option(
+    "--group",
+    "group_id",
+    metavar="APP",
+    help="The id of a running group; the default with -A is the app's group.",
+)
 @config_option
 @click.option(
     "--worker",

@@ -24,7 +24,7 @@ def fail(message: object, code: int) -> NoReturn:
 
 @contextlib.contextmanager
 def quiet_kafka() -> Iterator[None]:
-    """Silence aiokafka's log of failed connections, which the command reports itself."""
+    """Silence aiokafka's log of failed connections: the command reports such failures itself."""
     logger = logging.getLogger("aiokafka")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -93,13 +93,13 @@ def rolls(group_id: str, bootstrap: str | None, config: str | None, as_json: boo
 
         found = asyncio.run(rolls_of(cluster(bootstrap, config).connection(), group_id))
         if as_json:
-            click.echo(json.dumps({**asdict(found), "advice": found.advice}))
+            click.echo(json.dumps({**asdict(found), "advice": found.roll_steps}))
             return
         table = _new_table("member", "client", "host", "worker")
         for worker in found.workers:
             table.add_row(worker.member_id, worker.client_id, worker.host, worker.kind)
         _show(table)
-        click.echo("\n".join((f"the last round: {found.chosen}", *found.advice)))
+        click.echo("\n".join((f"the last round: {found.chosen}", *found.roll_steps)))
 
 
 @groups.command()
@@ -222,6 +222,10 @@ def _show(table: Table) -> None:
     from rich.console import Console
 
     click.echo()
-    Console(width=None if click.get_text_stream("stdout").isatty() else 160, highlight=False).print(
-        table
-    )
+    # Rich's markup is off, because members choose their names, which may contain brackets.
+    Console(
+        width=None if click.get_text_stream("stdout").isatty() else 160,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    ).print(table)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from faust_assigner.pipeline.history.report import Report
 
 
-class Given(TypedDict):
+class _CommandOptions(TypedDict):
     """The command's options as click passes them, except ``--no-spark``, ``--master`` and ``--json``."""
 
     ledgers: tuple[str, ...]
@@ -93,7 +93,7 @@ class Given(TypedDict):
     help="The reader of topics: Spark's connector or aiokafka.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of a summary.")
-def history(no_spark: bool, master: str, as_json: bool, **given: Unpack[Given]) -> None:
+def history(no_spark: bool, master: str, as_json: bool, **given: Unpack[_CommandOptions]) -> None:
     """Report the group's moves, balance, recoveries and skew, as tables, plots and a page."""
     if given["every"] is not None and not given["stream"]:
         raise click.UsageError("--every requires --stream")
@@ -110,7 +110,7 @@ def history(no_spark: bool, master: str, as_json: bool, **given: Unpack[Given]) 
             report.quality.check()
 
 
-def _parse_options(given: Given) -> HistoryOptions:
+def _parse_options(given: _CommandOptions) -> HistoryOptions:
     """Parse the options. Raises ConfigError."""
     from faust_assigner.pipeline.history.job import HistoryOptions
     from faust_assigner.pipeline.history.quality import Gates

@@ -2,8 +2,8 @@
 
     spark-submit --master yarn … faust_assigner/cli/jobs.py history --ledger s3://… --out s3://…
 
-The jobs are the commands of ``faust-assigner`` with the same options. The Spark master is that of
-``spark-submit``.
+The jobs are the commands of ``faust-assigner`` with the same options. ``spark-submit`` sets the
+Spark master.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import tomllib
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ import click
 
 from faust_assigner.cli.failure import reported_errors
 
-#: The sections of the file in the order in which they run, with the options that are on by default.
+#: The file's sections in the order of their runs; each with the options that are on by default.
 STEPS: Mapping[str, Mapping[str, Any]] = {
     "history": {"stream": True},
     "weights": {},
     "snapshot": {"previous": True},
 }
 _USAGE = 2
-#: The exit codes in order of priority: wrong options, permanent failure, missed gate, temporary failure.
+#: The exit codes by priority: wrong options, permanent failure, failed gate (a limit), temporary failure.
 _WORST_FIRST = (_USAGE, 1, 3, 75)
 #: The options of the section [pipeline]; the other sections have the options of their commands.
 _SHARED = frozenset({"master", "packages", "no-spark"})
@@ -28,7 +29,7 @@ _SHARED = frozenset({"master", "packages", "no-spark"})
 
 @click.group()
 def pipeline() -> None:
-    """All scheduled jobs of the pipeline by one file."""
+    """Run the pipeline's scheduled jobs from one configuration file."""
 
 
 @pipeline.command()
@@ -41,12 +42,12 @@ def pipeline() -> None:
     help="A TOML file with the sections pipeline, history, weights and snapshot.",
 )
 @click.option("--check", is_flag=True, help="Check the file and end.")
-@click.option("--master", help="Spark's master, in the place of the file's.")
+@click.option("--master", help="Spark's master, instead of the file's.")
 def run(path: Path, check: bool, master: str | None) -> None:
     """Run each section that the file has: incrementally, so that a run may be repeated at any time.
 
-    A section that fails does not keep the others from running. Exit code: 2 or 1 where a section failed for
-    good, 3 where the data missed a gate, 75 where trying again may help, 0 otherwise.
+    A failed section does not stop the other sections. Exit code: 2 or 1 if a section failed permanently,
+    3 if the data did not pass a gate (a limit), 75 if a retry may succeed, 0 otherwise.
     """
     told = _read_file(path)
     shared = told.pop("pipeline", {})
@@ -153,4 +154,9 @@ def _run(name: str, arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return _USAGE
+    except (click.Abort, BrokenPipeError):
+        raise
+    except Exception:  # a bug in one section must not keep the other sections from running
+        traceback.print_exc()
+        return 1
     return 0

@@ -15,7 +15,7 @@ WIDTH = 200
 
 
 def console(width: int = WIDTH) -> Console:
-    """Return rich's console on stdout; ``width`` applies to a pipe, unless COLUMNS is set.
+    """Return rich's console on stdout; in a pipe it has ``width`` columns, unless COLUMNS is set.
 
     Rich's markup is off, because members choose their names, which may contain brackets.
     """

@@ -14,8 +14,8 @@ def _switch_declaration(flag: str) -> str:
     return f"{flag}/{flag.replace('--', '--no-', 1)}"
 
 
-class _Serve(click.Command):
-    """A command whose options are made from the service's table of settings when they are needed."""
+class _ServeCommand(click.Command):
+    """A command whose options are generated from the service's settings when they are needed."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return an option for each setting, and the command's other options."""
@@ -35,7 +35,7 @@ class _Serve(click.Command):
         return [*found, *super().get_params(ctx)]
 
 
-@click.command(cls=_Serve)
+@click.command(cls=_ServeCommand)
 def serve(**said: object) -> None:
     """Run one instance of the assigner service until SIGTERM or Ctrl-C."""
     with reported_errors():

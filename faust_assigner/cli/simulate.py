@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Equal seeds give equal figures.",
 )
-@click.option("--out", default="", metavar="DIR", help="Folder for sim_result and report.json.")
+@click.option(
+    "--out",
+    default="",
+    metavar="DIR",
+    help="Folder for the results: sim_result (Parquet) and report.json.",
+)
 @click.option(
     "--ledger",
     "ledgers",
@@ -125,7 +130,7 @@ def simulate(
     master: str,
     as_json: bool,
 ) -> None:
-    """Play churn scenarios under many policies and recommend settings; or play one change (--add)."""
+    """Simulate churn under many policies and recommend settings, or simulate one change (--add)."""
     is_what_if = bool(add or remove or lose_rack)
     if not out and not is_what_if:
         raise click.UsageError("Missing option '--out'")

@@ -233,7 +233,7 @@ def _current_logs(
     for topic in topics or catalog.topics():
         with contextlib.suppress(
             UnknownTopicError
-        ):  # the topic was deleted: check its snapshots without it
+        ):  # the topic was deleted: check its snapshots without the topic's offsets
             logs[topic] = look_at(connection, topic)
     return logs
 
@@ -242,7 +242,7 @@ def _requested_snapshots(
     context: click.Context, folder: str | None, topic: str | None
 ) -> tuple[Any, list[str] | None]:
     """Return (the catalog, the requested topics or None for all).
-    The options of ``snapshot`` itself are used for options that the subcommand was not given.
+    If an option is missing, its value before the subcommand's name is used.
     """
     from faust_assigner.errors import ConfigError
     from faust_assigner.snapshots.catalog import Catalog

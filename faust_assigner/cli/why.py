@@ -14,6 +14,7 @@ from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.looking import GROUP_HELP, reach_options, where_of
 from faust_assigner.cli.options import properties
 from faust_assigner.cli.screen import console
+from faust_assigner.wire.documents import printable
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.ledgers.topic_source import TopicSource
@@ -52,7 +53,7 @@ def why(
 
     The command reads the ledgers of a running group from its workers (--bootstrap B --group APP) and from the
     workers' ledger topic, or from files or a topic (--ledger). It prints a timeline of the cause, the
-    rounds, the move and the restore; the planner's rule; and the one setting or event that would have
+    rounds, the move and the restore; the planner's rule; and the settings or events that would have
     avoided the move, found by planning the decision again. A member is named by instance id, host, URL or
     member id.
     """
@@ -96,6 +97,7 @@ async def _worker_ledger_lines(where: Where) -> list[bytes]:
 def _ledger_lines(
     ledgers: tuple[str, ...], group_id: str | None, config: str | None
 ) -> Iterator[bytes]:
+    """Yield the lines of the ledgers; print a line for each file that is damaged or removed meanwhile."""
     from faust_assigner.pipeline.ledgers.topic_source import split_sources
 
     paths, topics = split_sources(ledgers, properties(config))
@@ -103,20 +105,23 @@ def _ledger_lines(
         yield from _topic_lines(topic, group_id)
     if not paths:
         return
-    from faust_assigner.pipeline.ledgers.chunks import Chunk, read_lines
+    from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, read_lines
     from faust_assigner.pipeline.ledgers.files import absolute, find_files
 
     for file in find_files([absolute(path) for path in paths]):
-        for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):
-            yield line
+        try:
+            for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):
+                yield line
+        except LedgerDamaged as error:
+            click.echo(f"faust-assigner: {printable(file.name)}: {error}", err=True)
 
 
 def _topic_lines(source: TopicSource, group_id: str | None) -> list[bytes]:
     from faust_assigner.pipeline.ledgers.topic_source import read_story_lines
-    from faust_assigner.snapshots.asking import ask
+    from faust_assigner.snapshots.kafka_requests import run_request
 
     connection = source.cluster.connection()
-    lines, _ = ask(connection, read_story_lines(connection, source.topic, group_id))
+    lines, _ = run_request(connection, read_story_lines(connection, source.topic, group_id))
     return lines
 
 

@@ -40,7 +40,7 @@ PROTOCOL_VERSION = 0  # the version of Kafka's structure that contains the user_
 
 @dataclass(frozen=True, kw_only=True)
 class Assigned:
-    """One member's partitions; ``spare`` are the partitions of which another member has the first copy."""
+    """One member's partitions; ``spare`` are additional copies: another member has the first copy."""
 
     active: Numbers
     spare: Numbers
@@ -98,7 +98,10 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         try:
             answer = decode_answer(assignment.user_data)
         except MetadataRefused as refusal:
-            logger.warning("The leader's answer is unreadable: %s", refusal)
+            logger.warning(
+                "The leader's answer is unreadable; partitions may move in the next round: %s",
+                refusal,
+            )
             answer = Answer()
         spare = {topic: set(numbers) for topic, numbers in answer.spare.items()}
         self._user_data = UserData(
@@ -176,7 +179,7 @@ class StickyAssignor(PlannedAssignor):
 class CoPartitionedAssignor(PlannedAssignor):
     """Keeps equal partition numbers of co-partitioned topics on one consumer, as joins require.
 
-    It is sticky. Without arguments, topics with equal partition counts and equal subscribers are
+    The assignment is sticky. Without arguments, topics with equal partition counts and equal subscribers are
     co-partitioned. With arguments, only the given topics are co-partitioned:
     ``CoPartitionedAssignor(("orders", "payments"))``. All members must give the same sets.
     """

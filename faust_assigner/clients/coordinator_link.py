@@ -40,10 +40,10 @@ class CoordinatorLink:
         await self._client.close()
 
     def lost(self) -> None:
-        """Forget the coordinator: a different node may be the coordinator by now."""
+        """Forget the coordinator, so that the next request looks it up: it may be a different node now."""
         self._node = None
 
-    def hang_up(self) -> None:
+    def drop_connections(self) -> None:
         """Close all connections, which may be dead; the next request opens new connections.
 
         TCP reports a dead host, or a path that drops packets, only after a quarter of an hour.
@@ -64,10 +64,13 @@ class CoordinatorLink:
     async def _coordinator(self) -> int:
         while self._node is None:
             try:
-                node = await asyncio.wait_for(self._find(), FIND_S)
+                async with asyncio.timeout(FIND_S):
+                    node = await self._find()
             except TimeoutError:
-                logger.info("Group %s: no coordinator within %g s", self._group_id, FIND_S)
-                self.hang_up()
+                logger.info(
+                    "Group %s: no coordinator within %g s; trying again", self._group_id, FIND_S
+                )
+                self.drop_connections()
             except (
                 errors.GroupCoordinatorNotAvailableError,
                 errors.KafkaConnectionError,
@@ -75,7 +78,9 @@ class CoordinatorLink:
                 errors.RequestTimedOutError,
             ) as problem:
                 logger.info(
-                    "Group %s: no coordinator yet (%s)", self._group_id, type(problem).__name__
+                    "Group %s: no coordinator yet, trying again (%s)",
+                    self._group_id,
+                    type(problem).__name__,
                 )
             else:
                 if node is not None:
@@ -83,7 +88,8 @@ class CoordinatorLink:
                     break
             await asyncio.sleep(self._backoff_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._client.force_metadata_update(), FIND_S)
+                async with asyncio.timeout(FIND_S):
+                    await self._client.force_metadata_update()
         return self._node
 
     async def _find(self) -> int | None:

@@ -105,7 +105,7 @@ class Exchange:
             **connection,
         }
         self.member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
-        self._odd = 0  # the number of unexpected errors in a row, for the delay
+        self._odd = 0  # the number of consecutive unexpected errors, from which the delay grows
 
     async def start(self) -> None:
         """Connect to the cluster."""
@@ -128,7 +128,10 @@ class Exchange:
         return self.backoff_s(self._odd)
 
     async def join(self) -> Share | None:
-        """Run one round (JoinGroup and SyncGroup); return None if the round must be retried."""
+        """Run one round (JoinGroup and SyncGroup); return None if the round must be retried.
+
+        Raises :class:`GroupRefused`, and ``KafkaError`` if a request fails.
+        """
         offers = [(name, strategy.metadata()) for name, strategy in self._strategies.items()]
         answer = await self._link.send(
             JoinGroupRequest(
@@ -180,7 +183,9 @@ class Exchange:
                 self._group_id,
                 answer.group_protocol,
             )
-            reason = f"{type(problem).__name__}: {problem}"[:LONGEST_REASON].encode()
+            reason = f"{type(problem).__name__}: {problem}"[:LONGEST_REASON].encode(
+                errors="replace"
+            )
             return [(member_id, FAILED + reason) for member_id in members]
 
     def _not_now(self, code: int) -> None:
@@ -206,12 +211,13 @@ class Exchange:
             raise GroupRefused(f"group {self._group_id}: the coordinator answers {name_of(code)}")
 
     async def beat(self, share: Share, timeout_s: float) -> int | None:
-        """Send a heartbeat; return the coordinator's error code, or None if it does not answer in time."""
+        """Send a heartbeat; return the coordinator's error code, or None without an answer in time."""
         request = HeartbeatRequest(self._group_id, share.generation, share.member_id)
         try:
-            answer = await asyncio.wait_for(self._link.send(request), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                answer = await self._link.send(request)
         except TimeoutError:
-            self._link.hang_up()
+            self._link.drop_connections()
             self._link.lost()
             return None
         except KafkaError:
@@ -221,13 +227,14 @@ class Exchange:
         return int(answer.error_code)
 
     async def leave(self) -> None:
-        """Send LeaveGroup on a new connection, because a waiting join may block the old connection."""
+        """Send LeaveGroup on a new connection, as a waiting join may block the old one; not if static."""
         member_id, self.member_id = self.member_id, JoinGroupRequest.UNKNOWN_MEMBER_ID
         if member_id and self._instance_id is None:
-            self._link.hang_up()
+            self._link.drop_connections()
             goodbye = LeaveGroupRequest(self._group_id, member_id)
             with contextlib.suppress(TimeoutError, KafkaError):
-                await asyncio.wait_for(self._link.send(goodbye), GOODBYE_S)
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._link.send(goodbye)
 
 
 def name_of(code: int | None) -> str:

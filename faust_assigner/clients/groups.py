@@ -245,8 +245,8 @@ async def _end_offsets(
     if not wanted:
         return {}
     consumer = AIOKafkaConsumer(**connection)
-    await consumer.start()
     try:
+        await consumer.start()
         known = await consumer.topics()
         ends: Mapping[TopicPartition, int] = await consumer.end_offsets(
             [tp for tp in wanted if tp.topic in known]

@@ -206,7 +206,8 @@ class GroupMember:
             _raise_failure(self._running)
             left = min(until, lost_at) - clock()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._rejoin.wait(), min(self._interval_s, left))
+                async with asyncio.timeout(min(self._interval_s, left)):
+                    await self._rejoin.wait()
             asked = clock()
             code = await self._exchange.beat(share, min(self._session_s / 3, lost_at - asked))
             if code is not None and code not in MOVED:
@@ -248,7 +249,7 @@ class GroupMember:
             work.result()
 
     async def _while_beating(self, share: Share, user: Coroutine[object, None, None]) -> bool:
-        """Run the user's callback with heartbeats; return whether the group removed this member meanwhile."""
+        """Run the user's callback with heartbeats; return whether the group has removed this member."""
         beats = asyncio.create_task(self._beat_on(share))
         try:
             await user

@@ -22,8 +22,8 @@ class MetadataAssignor(PlannedAssignor):
     """Balances first; then places as many partitions as possible on members that prefer them.
 
     ``labels`` describe this consumer. Subclasses implement :meth:`liked`, which returns the preferred
-    partitions of a member with given labels. A partition stays on its owner, if balance allows, when its
-    owner or no member prefers it.
+    partitions of a member with given labels. A partition stays on its owner, if balance allows, when the
+    owner prefers it or no member does.
     """
 
     name = "metadata"

@@ -9,10 +9,13 @@ from aiokafka.client import CoordinationType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from faust_assigner.clients.groups import GroupNotFound, client_of, described
+from faust_assigner.errors import TryAgain
 from faust_assigner.wire import join
 
 #: The kinds of members: cooperative, eager, a worker with Faust's own assignor (stock), or not Faust.
 COOPERATIVE, EAGER, STOCK, STRANGER = "cooperative", "eager", "stock", "not Faust"
+#: The state of a group outside of a rebalance.
+STABLE = "Stable"
 #: The recommended rolling restart by kind, or None.
 NEXT = {
     STOCK: "roll them to this assignor",
@@ -22,7 +25,7 @@ NEXT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A member of the group; ``kind`` follows from the metadata of its last JoinGroup."""
+    """A member of the group; its last JoinGroup's metadata shows its ``kind``."""
 
     member_id: str
     client_id: str
@@ -32,14 +35,14 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Rolls:
-    """The protocol of the last round, and all members by id."""
+    """A group's members in the order of their ids, with the protocol ``chosen`` in the last round."""
 
     chosen: str
     workers: Sequence[Worker]
 
     @property
-    def advice(self) -> Sequence[str]:
-        """Return a line of advice for each kind of worker, then one about the return to stock Faust."""
+    def roll_steps(self) -> Sequence[str]:
+        """Return a line of advice for each kind of worker, then a line about the return to stock Faust."""
         kinds = {
             kind: sum(worker.kind == kind for worker in self.workers)
             for kind in (COOPERATIVE, EAGER, STOCK, STRANGER)
@@ -60,12 +63,20 @@ class Rolls:
 
 
 async def rolls(connection: Mapping[str, object], group_id: str) -> Rolls:
-    """Return a classic group's workers. Raises as :func:`~faust_assigner.clients.groups.describe_group`."""
+    """Return a classic group's workers. Raises as :func:`~faust_assigner.clients.groups.describe_group`.
+
+    Raises TryAgain during a rebalance, in which a coordinator hides the members' metadata.
+    """
     async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
         group = await described(client, node, group_id)
     if not group.members:
         raise GroupNotFound(f"no members of a classic group {group_id!r}")
+    if group.group_state != STABLE:
+        raise TryAgain(
+            f"the group {group_id!r} is in state {group.group_state}: during a rebalance the coordinator "
+            "hides the kinds of its members; repeat the command after the rebalance"
+        )
     workers = (
         Worker(
             member_id=member.member_id,

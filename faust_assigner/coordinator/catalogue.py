@@ -64,7 +64,7 @@ class Catalogue:
             {t.name: t.digest() for t in listed},
         )
 
-    def existing(self, names: Set[str]) -> set[str]:
+    def existing_topics(self, names: Set[str]) -> set[str]:
         """Return the names that are topics. Cost O(the smaller side): clients may send thousands of names."""
         if len(names) > len(self.by_name):
             return {name for name in self.by_name if name in names}
@@ -75,7 +75,7 @@ class Catalogue:
 
         Return 0 if no topic exists. Cost O(names), plus sorting the existing names.
         """
-        known = sorted(self.existing(frozenset(names)))
+        known = sorted(self.existing_topics(frozenset(names)))
         if not known:
             return 0
         joined = b"".join(self.digests[name] for name in known)
@@ -85,7 +85,9 @@ class Catalogue:
 
     def ids(self, names: Iterable[str]) -> frozenset[TopicId]:
         """Return the ids of the existing names."""
-        return frozenset(self.by_name[name].topic_id for name in self.existing(frozenset(names)))
+        return frozenset(
+            self.by_name[name].topic_id for name in self.existing_topics(frozenset(names))
+        )
 
     def partitions_of(self, wanted: Mapping[str, Iterable[int]]) -> dict[TopicId, tuple[int, ...]]:
         """Convert partitions by topic name to partitions by topic id; unknown names are left out."""

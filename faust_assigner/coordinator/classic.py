@@ -34,7 +34,7 @@ __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "an
 
 
 class ClassicGroup(GroupRounds):
-    """A classic group. The broker feeds events, applies the effects in order and sends ``Tick`` when due.
+    """A classic group. The broker feeds events, applies the effects in order and sends each ``TimersDue``.
 
     Cost: O(1) per heartbeat, O(log members) per join or follower's sync. The end of a phase, the replacement
     of a static member and the leader's assignment cost O(members). Requests of a client never raise.
@@ -66,7 +66,7 @@ class ClassicGroup(GroupRounds):
         group.protocol_type, group.protocol_name = record.protocol_type, record.protocol_name
         group.state = State.STABLE if record.members else State.EMPTY
         for saved in record.members:
-            member = Member.restored(saved)
+            member = Member.from_record(saved)
             group.timers.set(Purpose.SESSION, member.member_id, now_ms + member.session_timeout_ms)
             group.roster.add(member)
         group.roster.leader = record.leader
@@ -106,8 +106,18 @@ class ClassicGroup(GroupRounds):
         """Whether no member has ever joined. Member ids that were only handed out do not count."""
         return self.is_empty and not self.generation
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether no member has ever joined, and no handed-out member id waits for its join."""
+        return self.is_unproven and not self.roster.pending
+
+    @property
+    def member_counts(self) -> Mapping[GroupType, int]:
+        """The number of members, all of the classic protocol."""
+        return {"classic": len(self.roster)}
+
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of all members, or None if the group's protocol does not name topics."""
+        """Return the topics of all members, or None if the group's protocol does not name topics."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         topics: set[str] = set()
@@ -205,14 +215,14 @@ _LIVING: Final[Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]]] = {
     ev.ConsumerGroupHeartbeat: (ClassicGroup.upgrade,) * 4,
     ev.CatalogueChanged: (rules.catalogue_changed,) * 4,
     ev.Saved: (rules.saved,) * 4,
-    ev.Tick: (rules.tick,) * 4,
+    ev.TimersDue: (rules.timers_due,) * 4,
     ev.TargetComputed: (rules.nothing,) * 4,
 }
 #: The rules of a dead group for events that are not requests.
 _DEAD: Final[Mapping[type[Any], Rule]] = {
     ev.CatalogueChanged: rules.catalogue_changed,
     ev.Saved: rules.saved,
-    ev.Tick: rules.nothing,
+    ev.TimersDue: rules.nothing,
     ev.TargetComputed: rules.nothing,
 }
 RULES: Final[Mapping[tuple[State, type[Any]], Rule]] = {

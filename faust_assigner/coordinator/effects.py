@@ -1,4 +1,4 @@
-"""The effects that a group requests from the broker, in order: a save precedes the answers after it."""
+"""The effects that a group requests from the broker, which applies them in order."""
 
 from __future__ import annotations
 

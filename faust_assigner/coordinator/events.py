@@ -156,7 +156,7 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TimersDue:
     """The passage of time: the group fires its due timers."""
 
 
@@ -180,4 +180,4 @@ Request = (
     JoinGroup | SyncGroup | Heartbeat | LeaveGroup
     | ConsumerGroupHeartbeat | CommitOffsets | FetchOffsets | DeleteGroup
 )  # fmt: skip
-Event = Request | Saved | Tick | CatalogueChanged | TargetComputed
+Event = Request | Saved | TimersDue | CatalogueChanged | TargetComputed

@@ -10,7 +10,7 @@ The broker keeps one machine per group id and has four duties:
 4. ``ComputeTarget(request_id, spec)``: run ``assignors.compute(spec)`` anywhere, and pass the result as
    ``TargetComputed(request_id, target)``, or with target None and a reason. No request waits for the result.
 
-After each step the broker schedules a ``Tick`` at ``next_deadline_ms``. For an unknown group id, a JoinGroup
+After a step the broker schedules ``TimersDue`` at ``next_deadline_ms``. For an unknown group id, a JoinGroup
 without a member id or a non-member's commit creates a ``ClassicGroup``. A ConsumerGroupHeartbeat with epoch 0
 creates a ``ConsumerGroup``. ``answer_absent`` answers all other requests about unknown groups. At start the
 broker restores each group from its records:
@@ -20,7 +20,7 @@ between racks, every group gets ``CatalogueChanged``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -87,13 +87,13 @@ class Group(Protocol):
     def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> tuple[fx.Effect, ...]:
         """Apply one event; return the effects in order. Requests of a client never raise.
 
-        ``now_ms`` drives the timers and is monotonic; ``wall_ms`` is ms since 1970 and stamps the state (or
-        ``now_ms`` does, if None).
+        ``now_ms`` is a monotonic time that drives the timers. ``wall_ms`` is in ms since 1970 and becomes the
+        time of a state change; None means ``now_ms``.
         """
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The time of the next ``Tick``, or None."""
+        """The time of the next ``TimersDue``, or None."""
 
     @property
     def state_name(self) -> str:
@@ -114,6 +114,14 @@ class Group(Protocol):
     @property
     def is_unproven(self) -> bool:
         """Whether no member has ever joined. Such a group may be dropped to make room."""
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no member has ever joined, and no handed-out member id waits for its join."""
+
+    @property
+    def member_counts(self) -> Mapping[GroupType, int]:
+        """The number of members by their protocol; cost O(1)."""
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics of all members, or None if the protocol does not name topics."""

@@ -10,7 +10,8 @@ from typing import Final
 from faust_assigner.coordinator.effects import MemberRecord
 from faust_assigner.coordinator.events import JoinGroup, Protocol, Token
 
-#: The most copies of one parked request; above, the oldest copy is answered with a retriable error.
+#: The maximum number of parked copies of one request; beyond it, the oldest copy is answered with a retriable
+#: error.
 PARKED_DUPLICATES: Final = 8
 
 
@@ -31,7 +32,7 @@ class Member:
     sync_tokens: tuple[Token, ...] = ()
 
     @classmethod
-    def joining(cls, event: JoinGroup, member_id: str) -> Member:
+    def from_join(cls, event: JoinGroup, member_id: str) -> Member:
         """Create a member from a JoinGroup that is parked."""
         return cls(
             member_id,
@@ -46,7 +47,7 @@ class Member:
         )
 
     @classmethod
-    def restored(cls, record: MemberRecord) -> Member:
+    def from_record(cls, record: MemberRecord) -> Member:
         """Create a member from a record."""
         return cls(
             record.member_id,
@@ -110,7 +111,7 @@ class Roster:
 
     def admit(self, event: JoinGroup, member_id: str) -> None:
         """Add the member of a parked JoinGroup."""
-        self.add(Member.joining(event, member_id))
+        self.add(Member.from_join(event, member_id))
 
     def add(self, member: Member) -> None:
         """Add a member; the first member becomes leader."""
@@ -167,7 +168,7 @@ class Roster:
         self._waiting.discard(member.member_id)
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it rejoined, else elect the first member that did. False: none rejoined."""
+        """Keep the leader if it rejoined, else elect the first rejoined member. False: no member rejoined."""
         if self.leader is not None and self.members[self.leader].join_tokens:
             return True
         joined = next((m.member_id for m in self if m.join_tokens), None)
@@ -197,7 +198,7 @@ class Roster:
         return frozenset(name for name, members in self._offers.items() if members == len(self))
 
     def select_protocol(self) -> str | None:
-        """Return the common protocol with most votes; a tie goes to the earliest member's first choice."""
+        """Return the common protocol with the most votes; in a tie, the earliest member's choice wins."""
         candidates = self.common_protocols()
         votes: dict[str, int] = {}
         for member in self:

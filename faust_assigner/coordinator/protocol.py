@@ -1,8 +1,8 @@
 """ConsumerProtocol: the bytes that classic consumers put into JoinGroup and get from SyncGroup.
 
-A classic group reads only the topic names, because offsets of subscribed topics stay. A consumer group with
-classic members reads their metadata and writes their assignments. Every version is a prefix of the next
-version, so fields of unknown versions are ignored.
+A classic group reads only the topic names, because offsets of subscribed topics do not expire. A consumer
+group with classic members reads their metadata and writes their assignments. Every version is a prefix of
+the next version, so fields of unknown versions are ignored.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class _Reader:
         """Read the length of an array with entries of at least ``least_bytes`` each."""
         count = self.number(">i")
         if not 0 <= count <= min(MAX_ENTRIES, (len(self.data) - self.position) // least_bytes):
-            raise struct.error("no such array")
+            raise struct.error("an array length is out of range")
         return count
 
     def text(self, length: int) -> str:
         end = self.position + length
         if length < 0 or end > len(self.data):
-            raise struct.error("no such string")
+            raise struct.error("a string length is out of range")
         found = self.data[self.position : end].decode()
         self.position = end
         return found
@@ -56,7 +56,7 @@ class _Reader:
     def skip_bytes(self) -> None:
         length = self.number(">i")
         if length > len(self.data) - self.position:
-            raise struct.error("no such bytes")
+            raise struct.error("a length of bytes is out of range")
         self.position += max(length, 0)
 
     def partitions(self) -> dict[str, tuple[int, ...]]:

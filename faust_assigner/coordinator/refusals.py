@@ -9,7 +9,7 @@ from faust_assigner.coordinator.rounds import GroupRounds
 from faust_assigner.coordinator.states import GroupLimits, State
 
 
-def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
+def check_join_fields(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
     """Check the group id and the session timeout of a JoinGroup, without its group."""
     if not group_id:
         return Code.INVALID_GROUP_ID
@@ -23,8 +23,8 @@ def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> 
 
 
 def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """Check a JoinGroup like :func:`refuse_join_itself`, and refuse joins that no group can accept."""
-    error = refuse_join_itself(event, limits, group_id)
+    """Check a JoinGroup like :func:`check_join_fields`, and refuse joins that no group can accept."""
+    error = check_join_fields(event, limits, group_id)
     if error is not Code.NONE:
         return error
     if not event.protocol_type or not event.protocols:

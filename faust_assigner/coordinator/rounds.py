@@ -62,7 +62,7 @@ class GroupRounds:
         #: The function to call after each save, by a unique number.
         self.saves: dict[int, Callable[[Code], None]] = {}
         self._save_counter = 0
-        #: The time of the last event: for timers, and in wall-clock time.
+        #: The time of the last event: on the timers' clock, and on the wall clock.
         self.now_ms, self.wall_ms = now_ms, self.state_since_ms
         #: The effects of the current event so far, in order; empty at the start of an event.
         self.out: list[fx.Effect] = []
@@ -85,7 +85,7 @@ class GroupRounds:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The time of the next ``Tick``, or None without timers; cost O(log members)."""
+        """The time of the next ``TimersDue``, or None without timers; cost O(log members)."""
         phases = (self.join_phase.deadline_ms, self.sync_phase.deadline_ms)
         return min((d for d in (*phases, self.timers.earliest()) if d is not None), default=None)
 

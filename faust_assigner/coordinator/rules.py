@@ -156,7 +156,7 @@ def fetch(group: GroupRounds, event: ev.FetchOffsets) -> None:
     group.out.append(fx.FetchReply(event.token, Code.NONE))
 
 
-def tick(group: GroupRounds, event: ev.Tick) -> None:
+def timers_due(group: GroupRounds, event: ev.TimersDue) -> None:
     """Fire the timers that are due."""
     group.fire_timers()
 

@@ -49,7 +49,7 @@ class ConsumerLimits:
     #: The first assignor is the default for members without a preference.
     assignors: tuple[str, ...] = ("uniform", "range", "copartition")
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
-    #: The least time between two target computations (KIP-1263): a thousand joins cost one computation.
+    #: The minimum time between two target computations (KIP-1263): a thousand joins cost one computation.
     assignment_interval_ms: int = 1_000
     #: Up to this sum of subscriptions and partitions, a step computes the target; above, the broker does.
     inline_size: int = 2_000

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from enum import Enum
+from typing import Final
 
 Deadline = tuple[int, str, str]
+SPARE_ENTRIES: Final = 64  # entries of dropped deadlines that the heap may have in any case
 
 
 class Purpose(Enum):
@@ -25,7 +27,8 @@ class Timers:
 
     def __init__(self) -> None:
         self._deadlines: dict[tuple[str, str], int] = {}
-        #: Has an entry at or before each deadline; an early entry is corrected when it becomes the first.
+        #: A heap with an entry at or before each deadline. An early entry is corrected when it becomes the
+        #: first entry.
         self._heap: list[Deadline] = []
 
     def set(self, purpose: Purpose, member_id: str, deadline_ms: int) -> None:
@@ -35,6 +38,10 @@ class Timers:
         self._deadlines[key] = deadline_ms
         if known is None or deadline_ms < known:
             heapq.heappush(self._heap, (deadline_ms, *key))
+            if len(self._heap) > 2 * len(self._deadlines) + SPARE_ENTRIES:
+                # Entries of dropped deadlines may be due in weeks: a client's timeouts have no limit.
+                self._heap = [(when, *which) for which, when in self._deadlines.items()]
+                heapq.heapify(self._heap)
 
     def get(self, purpose: Purpose, member_id: str) -> int | None:
         """Return the deadline, or None."""

@@ -14,7 +14,7 @@ from faust_assigner.coordinator.events import (
     Request,
     SyncGroup,
 )
-from faust_assigner.coordinator.refusals import refuse_join_itself
+from faust_assigner.coordinator.refusals import check_join_fields
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
 
@@ -32,7 +32,7 @@ def answer_unknown(
         )
     error = Code.NONE
     if isinstance(event, JoinGroup):
-        error = refuse_join_itself(event, classic, group_id)
+        error = check_join_fields(event, classic, group_id)
     elif not group_id and isinstance(event, SyncGroup | Heartbeat | LeaveGroup):
         error = Code.INVALID_GROUP_ID
     return answer_absent(event, None if error is Code.NONE else error)

@@ -19,7 +19,7 @@ from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.status.evidence import Place
 from faust_assigner.warmup import WarmupPolicy
-from faust_assigner.wire.answer import decode_answer, own_topics
+from faust_assigner.wire.answer import actives_to_claim, decode_answer
 from faust_assigner.wire.join import JoinData, encode_join
 
 #: If rounds still follow each other at once after this many rounds of one event, the result is unknown.
@@ -107,7 +107,10 @@ class Fleet:
         return replace(self, workers={**self.workers, **{w.name: w for w in workers}})
 
     def round(self) -> tuple[Fleet, tuple[Moved, ...], bool]:
-        """Return (the fleet after one more round, its moves, whether the next round follows at once)."""
+        """Return (the fleet after one more round, its moves, whether the next round follows at once).
+
+        Raises NotKnown if the planner fails.
+        """
         said = {w.member_id: self._metadata(w) for w in self.workers.values()}
         view = LeaderView(
             self.group_id,
@@ -122,7 +125,10 @@ class Fleet:
         return self._after(found), tuple(self._moved(found)), found.follows
 
     def at_rest(self) -> tuple[Fleet, tuple[Moved, ...]]:
-        """Return (the fleet after all rounds that follow each other at once, their moves)."""
+        """Return (the fleet after all rounds that follow each other at once, their moves).
+
+        Raises NotKnown if the planner fails, or after :data:`MOST_ROUNDS` rounds.
+        """
         fleet, moved, follows = self.round()
         all_moved = list(moved)
         for _ in range(MOST_ROUNDS):
@@ -220,7 +226,7 @@ class Fleet:
         for name, worker in self.workers.items():
             answer = decode_answer(found.answers[worker.member_id].user_data)
             stateful = self.facts.stateful
-            actives = own_topics(worker.data.globals_, answer)
+            actives = actives_to_claim(worker.data.globals_, answer)
             before = set(_held(worker, self.facts))
             data = replace(
                 worker.data,

@@ -32,7 +32,7 @@ from faust_assigner.deploy.report import (
 from faust_assigner.deploy.steps import Known, shown_bytes, size_of, step_of
 from faust_assigner.status.members import listed
 
-#: Names of checks.
+#: The names of the checks, as the report shows them.
 COPIES = "every task has a caught-up copy elsewhere"
 ROOM = "room on the disks"
 
@@ -170,7 +170,7 @@ def _check_disk_room(seen: Seen, played: Sequence[Played]) -> Check:
         return Check(name=ROOM, state=FAILED, text=_some(short))
     if dark:
         return Check(
-            name=ROOM, state=UNKNOWN, text=f"no size of the table, or no room: {listed(dark)}"
+            name=ROOM, state=UNKNOWN, text=f"table sizes or free disk space unknown: {listed(dark)}"
         )
     text = (
         f"at most {shown_bytes(most)} of new copies on a disk" if most else "no new copy on a disk"

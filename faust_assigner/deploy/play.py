@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from faust_assigner.errors import FaustAssignerError
 from faust_assigner.status.evidence import Place
 from faust_assigner.status.members import listed
 from faust_assigner.status.report import MemberReport
+from faust_assigner.status.words import natural
 from faust_assigner.wire.join import JoinData
 
 STOP, ROLLING, LOSE_RACK, SCALE = "stop", "rolling", "lose rack", "scale"
@@ -73,7 +73,8 @@ def stopped_by(question: Question, members: Sequence[MemberReport]) -> frozenset
                 f"no worker is in the rack {question.rack!r}; the racks are {', '.join(racks) or 'not set'}"
             )
         return found
-    ordered = sorted((member.name for member in members), key=_number_sort_key)
+    # A StatefulSet removes the pods with the highest numbers.
+    ordered = sorted((member.name for member in members), key=natural)
     return frozenset(ordered[question.size :])
 
 
@@ -103,12 +104,6 @@ def _member_hosts(member: MemberReport) -> set[str | None]:
     return {member.host, member.address}
 
 
-def _number_sort_key(name: str) -> tuple[str, int, str]:
-    """Return the sort key for a StatefulSet's order: shop-9 before shop-10."""
-    found = re.fullmatch(r"(.*?)(\d+)", name)
-    return (name, -1, name) if found is None else (found[1], int(found[2]), name)
-
-
 def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator[Played]:
     """Yield each event with the planner's moves.
 
@@ -117,7 +112,7 @@ def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator
     the next event, because the operator waits between two stops.
     """
     if question.kind == ROLLING:
-        for name in sorted(stopped, key=_number_sort_key):
+        for name in sorted(stopped, key=natural):
             worker = fleet.workers[name]
             down, after = _event(fleet.without([name]), f"{name} stops", [name])
             yield down

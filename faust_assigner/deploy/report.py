@@ -74,7 +74,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The verdict with its reasons. ``pause_s`` is the longest pause of all steps, None if one is unknown."""
+    """The verdict with its reasons. ``pause_s``: the longest pause of all steps, None if any is unknown."""
 
     group: str
     question: str

@@ -121,9 +121,9 @@ def _longest_pause(
     origin = f" by {known.recoveries.origin}" if known.recoveries.origin else ""
     if longest is None:
         state = "the restore time is unknown: " + (
-            "there is no recovery like it in the ledger"
+            "the ledger has no comparable recovery"
             if known.recoveries.origin
-            else "no worker shows a ledger (--ledger FOLDER)"
+            else "no worker serves a ledger (--ledger FOLDER)"
         )
     else:
         state = f"{longest:.1f} s to restore{origin}" if longest else "nothing to restore"
@@ -151,7 +151,7 @@ def _static_pause(
     state: str,
     restart_s: float | None,
 ) -> tuple[float | None, str]:
-    """Return as :func:`_longest_pause`; ``restart_s`` is infinite if the static members do not return."""
+    """Return a pair as :func:`_longest_pause` does; ``restart_s`` is infinite without a return."""
     whom = listed(static)
     limit = "its session timeout" if session_s is None else f"{session_s:g} s (session timeout)"
     if restart_s is None:

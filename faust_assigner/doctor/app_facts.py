@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ def facts_of(app: Any) -> AppFacts:
         has_repairs=settings.read_or_default(app, settings_table.REPAIRS),
         ledger=_text_or_none(settings.read_or_default(app, settings_table.LEDGER)),
         disk_free_bytes=_free_bytes(folder),
-        stores_bytes=tuple(sorted(tree_bytes(path) for path in folder.glob("*-*.db"))),
+        stores_bytes=tuple(_store_sizes(folder)),
     )
 
 
@@ -185,10 +185,16 @@ def _host_mismatches() -> Iterator[str]:
         yield str(error)
 
 
+def _store_sizes(folder: Path) -> list[int]:
+    """Return the sizes of the table partitions; none if another user owns the folder."""
+    with suppress(OSError):
+        return sorted(tree_bytes(path) for path in folder.glob("*-*.db"))
+    return []
+
+
 def _free_bytes(folder: Path) -> int | None:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    try:
+    with suppress(OSError):
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
         return shutil.disk_usage(folder).free
-    except OSError:
-        return None
+    return None

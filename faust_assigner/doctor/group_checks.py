@@ -141,8 +141,8 @@ def _taken_over_ids(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
         if view.instance_id
     }
     return {
-        instance_id: "a worker joined with this id between the two looks, and replaced a different worker or "
-        "its own former process; repeat the command: if this continues, two workers share the id"
+        instance_id: "a worker joined with this id between the two queries, and replaced a different worker "
+        "or its own former process; repeat the command: if this continues, two workers share the id"
         for instance_id in before.keys() & after.keys()
         if before[instance_id] and after[instance_id] != before[instance_id]
     }
@@ -162,7 +162,9 @@ def _check_loopback(views: Sequence[View]) -> Iterator[Finding]:
     for view in views:
         if is_loopback_url(view.url) and not is_loopback(view.member.address):
             yield finding(
-                "FA004", f"{view.url}, and it speaks from {view.member.address}", subject=view.name
+                "FA004",
+                f"{view.url}, but its broker connection comes from {view.member.address}",
+                subject=view.name,
             )
 
 

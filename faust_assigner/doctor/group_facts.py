@@ -108,8 +108,8 @@ async def _read_configs(
     if node is None:
         (node, *_) = [broker.nodeId for broker in client.cluster.brokers()]
     try:
-        answer = await asyncio.wait_for(
-            client.send(
+        async with asyncio.timeout(CONFIGS_S):
+            answer = await client.send(
                 node,
                 KioRequest(
                     _DESCRIBE_CONFIGS,
@@ -119,9 +119,7 @@ async def _read_configs(
                     include_synonyms=False,
                     include_documentation=False,
                 ),
-            ),
-            CONFIGS_S,
-        )
+            )
     except (KafkaError, TimeoutError):
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The ledger's tables: the reasons of each placement as rows, encoded to and parsed from lines of JSON.
+"""The ledger's tables: rows with the reasons of each placement, as lines of JSON.
 
 Each line is a JSON object; ``table`` names an entry of :data:`TABLES` and the other keys are its columns.
 Readers ignore unknown keys, so a writer may add keys. The pipeline derives its Spark schemas from these

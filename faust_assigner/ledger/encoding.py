@@ -1,4 +1,4 @@
-"""Rows of the ledger as lines of JSON, with the id of a decision and the format of times."""
+"""Encodes rows of the ledger as lines of JSON; formats the id of a decision and times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stamp(seconds: float) -> str:
 
 
 def decision_id(group_id: str, generation: int, member_ids: Iterable[str]) -> str:
-    """Return the id of a round: equal for two leaders of a generation, new when a group starts over.
+    """Return the id of a round, equal for two leaders of one generation, new for a recreated group.
 
     Kafka makes member ids unique, so generation 1 of a recreated group gets a different id.
 

@@ -1,4 +1,4 @@
-"""Parses lines of JSON as rows of the ledger; any bytes give a row, a refusal with its reason, or None."""
+"""Parses lines of JSON as rows of the ledger. The result for any bytes is a row, a refusal or None."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from faust_assigner.ledger.tables import (
     Column,
 )
 
-#: Longer lines are refused unread; no decision of a group within Kafka's limits comes near this length.
+#: The maximum length of a line; a longer line is refused without parsing. No decision of a group within
+#: Kafka's limits is nearly as long.
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 

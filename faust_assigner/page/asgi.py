@@ -1,9 +1,9 @@
 """The page for workers whose web application is an ASGI app, as ``faust.contrib.asgi`` serves it.
 
-In such a worker Faust's own web server does not start. So its probes are missing, and the documents
-for ``faust-assigner status`` and for other workers' pages are missing too. This application serves
-the
-page, the probes and the documents::
+In such a worker Faust's own web server does not start. Without this application, such a worker has
+neither probes nor the documents for ``faust-assigner status`` and for other workers' pages. This
+application serves the page, the probes and the documents::
+
     api = FastAPI()
     api.mount("/assignor", assignor_asgi(app))
     serve_asgi(app, api)

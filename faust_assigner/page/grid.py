@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from faust_assigner.page.tasks import Family, Task, natural
+from faust_assigner.page.tasks import Family, Task
 from faust_assigner.status.report import Copy, MemberReport, Report
-from faust_assigner.status.words import condition, span
+from faust_assigner.status.words import condition, natural, span
 
 #: The largest lag of each shade, in records; a larger lag than the last has a further shade.
 BOUNDS: Final = (0, 100, 1_000, 10_000)
@@ -29,7 +29,7 @@ COMPACT_FROM: Final = 16
 #: Pixels between two labels of a wide family, and pixels for each character of a label.
 _NAME_EVERY: Final = 560
 _CHARACTER: Final = 6.6
-#: In a packed grid: characters of a family's name, pixels between the lists, and pixels per digit.
+#: For a packed grid: characters of a family's name, pixels between two lists, and pixels per digit.
 _PACKED_NAME: Final = 10
 _PACKED_GAP: Final = 28
 _DIGIT: Final = 6.5
@@ -187,7 +187,7 @@ def _active_mark(task: Task, family: int, x: int) -> Mark:
         family=family,
         number=task.number,
         x=x,
-        shape="x" if task.is_standing or not task.owner else "a",
+        shape="x" if task.stands_still or not task.owner else "a",
         shade=shade_of(task.lag if sources else 0),
         label=", ".join([f"{task.key}: {what}", *words]),
     )

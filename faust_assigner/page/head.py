@@ -33,9 +33,9 @@ class Line:
 
 
 def tiles_of(report: Report) -> tuple[Tile, ...]:
-    """Return the numbers of a report.
+    """Return the tiles with the numbers of a report.
 
-    The number of tasks off target is left out if no decision is known.
+    The number of tasks that are not at their target is left out if no decision is known.
     """
     tiles = _ready(report), _lag_tile(report), _copies_tile(report), _standing_tile(report)
     return tiles if report.decision is None else (*tiles, _off_target_tile(report.decision))

@@ -105,7 +105,7 @@ class History:
             self._note_moves(report, families)
 
     def note_round(self, found: RoundSeen) -> None:
-        """Add a round, or replace a known round of this generation that has no leader's name.
+        """Add a round. A known round of this generation is replaced if it lacks the leader's name.
 
         The longest known duration of the round is kept.
         """

@@ -113,7 +113,8 @@ def _saved_problem(looks: tuple[Report, ...], source: str) -> Problem:
     first, last = (datetime.fromtimestamp(one.taken_at, UTC) for one in (looks[0], looks[-1]))
     span = f"{last:%Y-%m-%d %H:%M:%S} UTC"
     if len(looks) > 1:
-        span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%H:%M:%S} UTC, {len(looks):,} looks"
+        end = f"{last:%H:%M:%S} UTC" if first.date() == last.date() else span
+        span = f"{first:%Y-%m-%d %H:%M:%S} to {end}, {len(looks):,} looks"
     return Problem(
         title="A saved status",
         text=f"From the file {source} ({span}). The page shows the last look and does not query the "

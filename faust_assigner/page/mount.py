@@ -91,7 +91,7 @@ def install(app: AppT) -> PageService | None:
     setattr(app, MARK, service)
     metrics.add_dependency(
         service
-    )  # not a sensor of its own, because each sensor costs time for every record
+    )  # no separate sensor, because each sensor costs time for every record
     add_pages(app, service.add_to)
     return service
 
@@ -177,7 +177,7 @@ class PageThread:
         self._is_ended.set()
         loop, ended, thread = self._loop, self._ended, self._thread
         if loop is not None and ended is not None:
-            with contextlib.suppress(RuntimeError):  # the thread has ended by itself
+            with contextlib.suppress(RuntimeError):  # the thread has closed its loop
                 loop.call_soon_threadsafe(ended.set)
         if thread is not None:
             thread.join(seconds)

@@ -1,7 +1,7 @@
 """Replaces secrets in a report before rendering: passwords, tokens and the users in URLs.
 
-Workers already leave secrets out of their answers. This module is a second guard: a worker of a
-different version, or a broker's error text, could still contain a password.
+Workers already leave secrets out of their answers. This module is a second guard: an answer of a
+worker of a different version, or a broker's error text, could still contain a password.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def application(
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        if is_local and not _is_loopback(request.url.host or ""):
+        if is_local and not _is_loopback(_host_of(request)):
             return web.Response(status=403, text="Ask for localhost.", headers=HEADERS)
         return await respond(watch, request.match_info["path"], request, closes=closes)
 
@@ -73,6 +73,14 @@ def application(
         app.router.add_get(prefix, home)
     app.router.add_get(prefix + "/{path:[^/]*}", handle)
     return app
+
+
+def _host_of(request: web.Request) -> str:
+    """Return the host that the request names; "" for an impossible host or port."""
+    try:
+        return request.url.host or ""
+    except ValueError:
+        return ""
 
 
 def _is_loopback(host: str) -> bool:

@@ -27,7 +27,7 @@ _RULES = {
 
 @dataclass(frozen=True, kw_only=True)
 class CopyLine:
-    """A copy as text."""
+    """A standby or warm-up of the task as text."""
 
     member: str
     what: str
@@ -37,7 +37,7 @@ class CopyLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A move as text; ``reason`` is the reason of the move's round, "" if unknown."""
+    """A move of the task as text; ``reason`` is why the move's round began, "" if unknown."""
 
     when: str
     what: str
@@ -92,7 +92,7 @@ def story_of(
 def _state_of(task: Task) -> tuple[str, str]:
     if task.owner is None:
         return "bad", "nobody owns it"
-    if task.is_standing:
+    if task.stands_still:
         return "bad", "not processed"
     if any(copy.is_warmup for copies in task.copies.values() for copy in copies):
         return "changing", "processed; moves when its warm-up has caught up"

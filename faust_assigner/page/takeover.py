@@ -29,12 +29,12 @@ Protocol = Callable[[], asyncio.BaseProtocol]
 
 
 class Takeover:
-    """Accepts connections for a blocked loop, and itself runs on the page's loop.
+    """Accepts connections on the page's loop while the worker's loop is blocked.
 
     ``sockets`` returns the listening sockets. ``turned_at`` returns the time at which the worker's
-    loop last ran our task. ``is_ours`` returns whether a path belongs to the page. ``ours`` and
-    ``theirs`` make the
-    protocol of an accepted connection on the page's loop and on the worker's loop.
+    loop last ran our task. ``is_ours`` returns whether a path belongs to the page. ``ours`` makes
+    the protocol for a connection on the page's loop, ``theirs`` for a connection on the worker's
+    loop.
     """
 
     def __init__(
@@ -70,15 +70,16 @@ class Takeover:
     def _accept_all(self) -> None:
         for listening in self._sockets():
             while len(self._waiting) < MOST_WAITING and (found := _accepted(listening)):
-                task = asyncio.create_task(self._place(found))
+                task = asyncio.create_task(self._route_connection(found))
                 self._waiting.add(task)
                 task.add_done_callback(self._waiting.discard)
 
-    async def _place(self, connection: socket.socket) -> None:
+    async def _route_connection(self, connection: socket.socket) -> None:
         """Give a connection to the loop that answers its request."""
         path = None
         try:
-            path = await asyncio.wait_for(_path_of(connection), FIRST_LINE_S)
+            async with asyncio.timeout(FIRST_LINE_S):
+                path = await _path_of(connection)
         except (TimeoutError, OSError):
             pass
         except asyncio.CancelledError:
@@ -89,15 +90,15 @@ class Takeover:
                 loop = asyncio.get_running_loop()
                 await loop.connect_accepted_socket(self._ours, connection)
             else:
-                self._their_loop.call_soon_threadsafe(self._give, connection)
+                self._their_loop.call_soon_threadsafe(self._attach_to_worker_loop, connection)
         except (
             OSError,
             RuntimeError,
         ) as error:  # the client has gone, or the worker's loop is closed
-            logger.debug("A connection was closed: %r", error)
+            logger.debug("A connection to the page was closed before its answer: %r", error)
             connection.close()
 
-    def _give(self, connection: socket.socket) -> None:
+    def _attach_to_worker_loop(self, connection: socket.socket) -> None:
         """Attach a connection on the worker's loop."""
 
         async def connect() -> None:

@@ -5,7 +5,6 @@ A task is one partition number of the topics whose partitions have equal owners.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,8 +33,8 @@ class Task:
         return known_sum([one.lag for one in self.partitions if not one.is_changelog])
 
     @cached_property
-    def is_standing(self) -> bool:
-        """Whether any of its partitions is not processed."""
+    def stands_still(self) -> bool:
+        """Whether any of the task's partitions is not processed."""
         return any(one.standing is not None for one in self.partitions)
 
     @cached_property
@@ -108,16 +107,6 @@ def task_of(families: tuple[Family, ...], key: str) -> tuple[Family, Task] | Non
                 if str(task.number) == number:
                     return family, task
     return None
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key by which ``shop-2`` comes before ``shop-10``.
-
-    >>> sorted(["shop-10", "shop-2"], key=natural)
-    ['shop-2', 'shop-10']
-    """
-    parts = re.split(r"([0-9]{1,18})", name)
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def _family_label(topics: list[str], group: str) -> str:

@@ -23,7 +23,7 @@ _STEPS: Final = (15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 86_40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lane:
+class ChartRow:
     """A part of the chart with one quantity over time.
 
     ``line`` and ``area`` are SVG paths, "" without data. ``most`` and ``now`` are texts.
@@ -40,7 +40,7 @@ class Lane:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tick:
+class AxisTick:
     """A mark of the time axis."""
 
     x: float
@@ -66,8 +66,8 @@ class Chart:
     chart, for screen readers.
     """
 
-    lanes: tuple[Lane, ...]
-    ticks: tuple[Tick, ...]
+    lanes: tuple[ChartRow, ...]
+    ticks: tuple[AxisTick, ...]
     rounds: tuple[RoundMark, ...]
     earlier: int
     words: str
@@ -117,7 +117,7 @@ def _chart_lane(
     samples: Sequence[Sample],
     value: Callable[[Sample], int | None],
     x_of: Callable[[float], float],
-) -> Lane:
+) -> ChartRow:
     top, height = LANES[name]
     known = [(s.at, found) for s in samples if (found := value(s)) is not None]
     most = max((found for _, found in known), default=0)
@@ -130,7 +130,7 @@ def _chart_lane(
         line.append("M" + "L".join(points))
         first, last = x_of(run[0][0]), x_of(run[-1][0])
         area.append(f"M{first:g},{top + height}L{'L'.join(points)}L{last:g},{top + height}Z")
-    return Lane(
+    return ChartRow(
         name=name,
         title=title,
         top=top,
@@ -170,10 +170,10 @@ def _step_points(points: Sequence[tuple[float, float]]) -> list[str]:
     return found
 
 
-def _axis_ticks(length: float, scale: float) -> tuple[Tick, ...]:
+def _axis_ticks(length: float, scale: float) -> tuple[AxisTick, ...]:
     step = next((one for one in _STEPS if length / one <= 6), _STEPS[-1])
     return tuple(
-        Tick(
+        AxisTick(
             x=round(WIDTH - RIGHT - number * step * scale, 1),
             label="now" if not number else f"-{span(number * step)}",
         )

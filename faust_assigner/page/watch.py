@@ -127,7 +127,7 @@ class Watch:
     # -- from any thread
 
     def touch(self) -> None:
-        """Note a request for the page, so that queries begin or continue."""
+        """Note the time of a request for the page, so that queries begin or continue."""
         self._touched_at = self._monotonic()
         loop, wanted = self._loop, self._wanted
         if loop is not None and wanted is not None and not wanted.is_set():
@@ -262,7 +262,9 @@ class Watch:
         except Exception as error:
             before, said = self.shown.look.report, verdict(error)
             if said is None:
-                logger.exception("Could not look at the group %s for its page", self.group)
+                logger.exception(
+                    "Could not query the group %s; its page shows the last report", self.group
+                )
                 return before, our_bug("Could not look at the group")
             return before, no_answer(text_of(said[0]), before is not None)
 

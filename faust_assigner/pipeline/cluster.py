@@ -36,7 +36,7 @@ _LOGIN_MODULES: Mapping[str, str] = MappingProxyType(
 )
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _KEYTOOL_TIMEOUT_S = 60
-#: Properties that Kafka does not define; Spark's connector gets them as ``sasl.jaas.config``.
+#: Properties of this package, not of Kafka; Spark's connector gets them as ``sasl.jaas.config``.
 _OURS = ("sasl.username", "sasl.password")
 
 
@@ -57,7 +57,7 @@ class Cluster:
         protocol = given.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _PROTOCOLS:
             raise ConfigError(
-                f"security.protocol is one of {', '.join(_PROTOCOLS)}, not {protocol!r}"
+                f"security.protocol must be one of {', '.join(_PROTOCOLS)}, got {protocol!r}"
             )
         found: dict[str, object] = {
             "bootstrap_servers": self.bootstrap.split(","),
@@ -128,7 +128,7 @@ def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
         raise ConfigError("no brokers are given: use --bootstrap, or bootstrap.servers in --config")
     for server in servers.split(","):
         if not _is_address(server.strip()):
-            raise ConfigError(f"brokers are HOST:PORT[,...], not {server!r}")
+            raise ConfigError(f"brokers must be HOST:PORT[,...], got {server!r}")
     return Cluster(
         servers, {name: value for name, value in properties.items() if name != "bootstrap.servers"}
     )
@@ -182,7 +182,7 @@ def _login(given: Mapping[str, str]) -> tuple[str, str, str]:
     mechanism = given.get("sasl.mechanism", "")
     if mechanism not in _LOGIN_MODULES:
         raise ConfigError(
-            f"sasl.mechanism is one of {', '.join(_LOGIN_MODULES)}, not {mechanism!r}"
+            f"sasl.mechanism must be one of {', '.join(_LOGIN_MODULES)}, got {mechanism!r}"
         )
     jaas = given.get("sasl.jaas.config", "")
     user = given.get("sasl.username") or _jaas_option(jaas, "username")
@@ -215,7 +215,7 @@ def _escaped(text: str) -> str:
 
 def _milliseconds(text: str) -> int:
     if not text.isdecimal():
-        raise ConfigError(f"request.timeout.ms is a number, not {text!r}")
+        raise ConfigError(f"request.timeout.ms must be a number, got {text!r}")
     return int(text)
 
 

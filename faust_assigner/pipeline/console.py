@@ -26,8 +26,11 @@ ROWS_PRINTED = 20
 
 
 def show(title: str, heads: Sequence[str], rows: Lines, console: Console | None = None) -> None:
-    """Print a titled table: boxed on a terminal, aligned columns in a file or a pipe."""
-    console = console or Console(highlight=False)
+    """Print a titled table: boxed on a terminal, aligned columns in a file or a pipe.
+
+    By default rich's markup is off, because names in a ledger may contain brackets.
+    """
+    console = console or Console(highlight=False, markup=False, emoji=False)
     if console.is_terminal:
         table = Table(*heads, title=title, title_justify="left")
         for row in rows:
@@ -184,7 +187,7 @@ def show_weights(report: Mapping[str, Any]) -> None:
     if report["shadow"]:
         print()
         show_rows(
-            "In shadow: the newest decisions again, counted and weighted (loads are relative to the mean)",
+            "Shadow: the newest decisions planned without and with weights (loads relative to the mean)",
             _SHADOW,
             report["shadow"],
         )

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 
 from faust_assigner.errors import TryAgain
-from faust_assigner.pipeline.ledgers.files import absolute
 
 
 class FolderInUse(TryAgain):
@@ -22,10 +21,11 @@ def only_writer(url: str) -> Iterator[None]:
     system releases it when the process ends. Object stores and HDFS have no such lock; on them the caller
     must avoid two runs.
     """
-    folder = absolute(url).removeprefix("file://")
+    folder = url.removeprefix("file://")
     if "://" in folder:
         yield
         return
+    folder = os.path.abspath(folder)
     is_new = not os.path.exists(folder)
     held = _locked(folder)
     try:

@@ -45,7 +45,7 @@ class DecisionRow(TypedDict):
 
 
 class PlacementRow(TypedDict):
-    """A row of the table ``assignment``."""
+    """A row of the table ``assignment``: one owner or holder of a copy of one partition."""
 
     group_id: str
     decision_id: str
@@ -60,7 +60,7 @@ class PlacementRow(TypedDict):
 
 
 class RecoveryRow(TypedDict):
-    """A row of the table ``recovery``."""
+    """A row of the table ``recovery``: the restore of one partition on one member."""
 
     group_id: str
     decision_id: str
@@ -77,7 +77,7 @@ class RecoveryRow(TypedDict):
 
 
 class SampleRow(TypedDict):
-    """A row of the table ``partition_sample``."""
+    """A row of the table ``partition_sample``: a worker's measurement of one partition."""
 
     group_id: str
     ts: datetime

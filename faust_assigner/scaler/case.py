@@ -49,8 +49,21 @@ class Case:
 
     @property
     def floor(self) -> int:
-        """The minimum number of workers: ``min``, but at least one more than a table's standbys."""
+        """The minimum number of workers: ``min``, or one more than the standbys of each table."""
         return max(self.settings.least, 1 + self.memory.standbys)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a group without members has records to process.
+
+        A partition without a committed offset has no known backlog. Its new records count, and at
+        the first query all its records.
+        """
+        arrival = self.memory.samples[-1].arrival if self.memory.samples else None
+        is_first = self.memory.size is None
+        return bool(self.look.backlog or arrival) or (
+            is_first and any(s.committed is None and s.end for s in self.look.sources.values())
+        )
 
     @property
     def useful(self) -> tuple[int, ...]:
@@ -63,7 +76,7 @@ class Case:
     @property
     def rate(self) -> float | None:
         """A worker's maximum rate in records per second, None if unknown.
-        A worker that was never measured has at least its current rate, if the backlog is too large.
+        If no rate was ever measured and the backlog is too large, the current rate is a lower bound.
         """
         found = self.memory.worker_rate(self.settings)
         if found is None and self.is_behind(self.memory.samples[-1]):
@@ -121,7 +134,8 @@ class Case:
 
     def limit(self, rate: float, size: int) -> float:
         """Return the arrival rate above which ``size`` workers are too few, in records per second.
-        It is the part ``grow_at`` of their rate, and at most their rate without ``spare`` workers."""
+        The limit is the part ``grow_at`` of the rate of ``size`` workers, and at most the rate without
+        ``spare`` of them."""
         left = size - self.settings.spare
         without = capacity(rate, self.memory.tasks, left) if left > 0 else 0.0
         return min(capacity(rate, self.memory.tasks, size) * self.settings.grow_at, without)

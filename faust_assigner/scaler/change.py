@@ -8,7 +8,7 @@ from faust_assigner.scaler.case import GROW, SHRINK, STAY, Case, Recommendation
 from faust_assigner.scaler.memory import Sample
 from faust_assigner.scaler.sizes import capacity, is_within_tolerance, most_tasks
 
-#: If a backlog has not shrunk for this many seconds, the size grows even if the measured rates suffice.
+#: If a backlog has not shrunk for this many seconds, the size grows, even if the measured rates suffice.
 BEHIND_S = 120.0
 
 
@@ -53,7 +53,7 @@ def _falls_behind(case: Case) -> bool:
 
 def _why_behind(case: Case, sample: Sample) -> str:
     return (
-        f"{sample.backlog:,} records wait, and not fewer than {BEHIND_S:g} s ago, although the workers "
+        f"{sample.backlog:,} records wait, at least as many as {BEHIND_S:g} s ago, although the workers "
         "should be fast enough: the partitions are uneven, or the workers have become slower"
     )
 

@@ -12,12 +12,12 @@ from faust_assigner.status.evidence import Evidence, Place
 from faust_assigner.status.members import View, listed, views_of
 from faust_assigner.status.report import ANSWERED, MemberReport, Partition, Report
 
-#: Reasons why a partition is not processed during a rebalance or restore, with their text.
+#: Reasons why a partition is not processed during a rebalance or restore -> the reason as text.
 _MOVING = {
     "restoring": "restores its tables",
     "round": "waits for a rebalance",
     "hand_over": "is handed over",
-    "group": "has not heard of the group's coordinator",
+    "group": "waits for the group's coordinator",
 }
 
 
@@ -43,8 +43,9 @@ class Look:
     """A group at the moment ``taken_at``, in seconds of a monotonic clock.
 
     ``tasks`` is the number of units of work: equal partition numbers of co-partitioned topics are one
-    task. It is 0 while no member reports its topics. ``standbys`` is ``table_standby_replicas``, 0 without
-    tables, None without an answer. ``busy`` has a sentence for each reason against a change of the size.
+    task. ``tasks`` is 0 while no member reports its topics. ``standbys`` is ``table_standby_replicas``, 0
+    without tables, None without an answer. ``busy`` has a sentence for each reason against a change of the
+    size.
     ``notes`` are sentences about missing or ignored data.
     """
 
@@ -66,6 +67,8 @@ def look_of(evidence: Evidence) -> Look:
     """Convert a query's result. Invalid bytes from a member never raise. Cost: that of a status report."""
     views, report = views_of(evidence), build(evidence)
     sources = _sources(report)
+    if not report.members:
+        sources = _never_committed(evidence, sources) | sources
     return Look(
         taken_at=evidence.taken_at,
         members=report.totals.members,
@@ -78,7 +81,7 @@ def look_of(evidence: Evidence) -> Look:
 
 
 def _tasks(evidence: Evidence, views: Sequence[View]) -> int:
-    """Return the number of tasks with load, as the leader groups them; Faust's leader topic has no load."""
+    """Return the number of tasks that add load, in the leader's grouping; Faust's leader topic adds 0."""
     counts: dict[str, int] = {}
     for topic, number in evidence.ends:
         counts[topic] = max(counts.get(topic, 0), number + 1)
@@ -97,7 +100,7 @@ def _leader_topic(group_id: str) -> str:
 
 
 def _standbys(views: Sequence[View]) -> int | None:
-    """Return the largest value that a worker reports; during a deploy workers may differ."""
+    """Return the largest number of standbys that a worker reports; during a deploy workers may differ."""
     found = [
         int(text)
         for view in views
@@ -115,6 +118,19 @@ def _sources(report: Report) -> dict[Place, Source]:
         )
         for one in report.partitions
         if not one.is_changelog and one.topic != leader and one.end is not None
+    }
+
+
+def _never_committed(evidence: Evidence, sources: Mapping[Place, Source]) -> dict[Place, Source]:
+    """Return all partitions of the source topics, as if no offset were committed.
+
+    The report of a group without members has no partition without a committed offset.
+    """
+    topics = {topic for topic, _ in sources}
+    return {
+        place: Source(owner="", committed=None, end=end)
+        for place, end in evidence.ends.items()
+        if place[0] in topics
     }
 
 

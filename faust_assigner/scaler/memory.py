@@ -14,7 +14,7 @@ from faust_assigner.status.evidence import Place
 
 #: The averaging time of arrivals, in seconds.
 RATE_S = 60.0
-#: A query that follows the last query within this many seconds gives no sample: workers commit only every
+#: A query within this many seconds after the last query gives no sample, because workers commit only every
 #: few seconds.
 LEAST_APART_S = 5.0
 #: The number of latest measurements of which a worker's rate is the median.
@@ -42,10 +42,10 @@ class Sample:
 class Memory:
     """The scaler's state between two queries.
 
-    ``size`` is the last recommended size, None before the first; ``changed_at`` is when it last changed.
-    ``parted_at`` is when the group's size began to differ from it. ``busy_at`` is the time of the last query
-    at which the group was not at rest. ``samples`` cover the longest window, oldest first. ``rates`` are
-    measured rates of single workers in records per second, oldest first.
+    ``size`` is the last recommended size, None before the first; ``changed_at`` is the time of its last
+    change. ``parted_at`` is the time since which the group's size differs from ``size``. ``busy_at`` is the
+    time of the last query at which the group was not at rest. ``samples`` cover the longest window, oldest
+    first. ``rates`` are measured rates of single workers in records per second, oldest first.
     """
 
     size: int | None = None

@@ -51,7 +51,7 @@ def _decide(
     waits: tuple[str, ...],
 ) -> Recommendation:
     case = Case(look=look, settings=settings, memory=memory, present=present)
-    if memory.size == 0 and not look.backlog and (look.busy or not look.members):
+    if memory.size == 0 and not case.has_work and (look.busy or not look.members):
         return case.answer(0, SLEEP, "no records wait, and min is 0")
     if look.busy or waits:
         reasons = (*look.busy, *waits)
@@ -68,15 +68,17 @@ def _decide(
 
 def _without_members(case: Case) -> Recommendation:
     """Decide for a group without workers: it was scaled to zero, is not started yet, or lost all workers."""
-    if case.settings.least == 0 and not case.look.backlog and not case.present:
+    if case.settings.least == 0 and not case.has_work and not case.present:
         return case.answer(0, SLEEP, "the group has no members, no records wait, and min is 0")
     size = case.present or case.floor
     waits = f"{case.look.backlog:,} records wait"
+    if not case.look.backlog and case.has_work:
+        waits = "records have arrived in partitions without a committed offset"
     return case.answer(size, HOLD, f"the group has no members; {waits}", is_active=True)
 
 
 def _has_nothing_to_do(case: Case) -> bool:
-    """Whether ``min`` is 0, and no records arrived or waited for ``down_s``."""
+    """Whether ``min`` is 0 and, in the last ``down_s`` seconds, no record arrived or waited."""
     now, down_s = case.look.taken_at, case.settings.down_s
     window = case.memory.since(now - down_s)
     return (

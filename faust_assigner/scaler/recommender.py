@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from faust_assigner.clients.groups import GroupNotFound
 from faust_assigner.errors import TryAgain
 from faust_assigner.pipeline.failure import verdict
 from faust_assigner.scaler.case import HOLD, Recommendation
@@ -43,7 +44,7 @@ class _Asker:
     settings: Settings | None = None
     told: Recommendation | None = None
     told_at: float = 0.0
-    #: Of the last logged answer: its decision, its size, and whether it repeats an earlier answer.
+    #: The last logged answer: its decision, its size, and whether it repeats an earlier answer.
     logged: tuple[str, int, bool] | None = None
 
 
@@ -66,8 +67,9 @@ class Recommender:
     async def recommendation(self, asker: str, settings: Settings) -> Recommendation:
         """Return the current recommendation. ``asker`` is the ScaledObject, ``namespace/name``.
 
-        Raises NoRecommendation if the group does not answer and the last answer is older than
-        ``hold_s``. Waits for :data:`WAIT_S` at most.
+        If the cluster does not know the group, ``min`` is 0 and no answer is newer than ``hold_s``,
+        the size for a first worker is returned. Raises NoRecommendation if the group does not
+        answer and the last answer is older than ``hold_s``. Waits for :data:`WAIT_S` at most.
         """
         one = self._asker(asker)
         try:
@@ -76,6 +78,12 @@ class Recommender:
             said = verdict(error)
             if said is None:
                 raise
+            if (
+                isinstance(error, GroupNotFound)
+                and settings.least == 0
+                and not self._is_told(one, settings)
+            ):
+                return self._first_worker(asker, one, settings, said[0])
             return self._repeated(asker, one, settings, said[0])
         if look is not one.seen or settings != one.settings or one.told is None:
             one.told, one.memory = recommend(look, settings, one.memory)
@@ -102,10 +110,12 @@ class Recommender:
             return self._last
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._new_look(), name="scaler-look")
-            # Retrieve the error of a query without a waiting caller, which asyncio would log otherwise.
+            # Retrieve the error of a query that no caller awaits; otherwise asyncio would log the
+            # error.
             self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
-            return await asyncio.wait_for(asyncio.shield(self._looking), WAIT_S)
+            async with asyncio.timeout(WAIT_S):
+                return await asyncio.shield(self._looking)
         except TimeoutError:
             raise TryAgain(f"the group did not answer within {WAIT_S:g} s") from None
 
@@ -114,10 +124,30 @@ class Recommender:
         self._last, self._looked_at = look, self._clock()
         return look
 
+    def _is_told(self, one: _Asker, settings: Settings) -> bool:
+        """Return whether there is a last answer that is at most ``hold_s`` old."""
+        return one.told is not None and self._clock() - one.told_at <= settings.hold_s
+
+    def _first_worker(
+        self, asker: str, one: _Asker, settings: Settings, why: str
+    ) -> Recommendation:
+        """Start the workers of a group that was scaled to zero and that the cluster has forgotten.
+
+        Kafka forgets a group without members when its offsets expire, after a week by default. Only
+        a worker makes the group and its topics known again.
+        """
+        size = 1 + one.memory.standbys
+        if settings.most is not None:
+            size = min(size, settings.most)
+        one.memory = replace(one.memory, size=size, changed_at=self._clock())
+        found = Recommendation(size=size, present=0, decision=HOLD, reasons=(why,))
+        self._log(asker, one, found, is_repeated=False)
+        return found
+
     def _repeated(self, asker: str, one: _Asker, settings: Settings, why: str) -> Recommendation:
         """Return the last answer if it is at most ``hold_s`` old. Raises NoRecommendation."""
         age_s = self._clock() - one.told_at
-        if one.told is None or age_s > settings.hold_s:
+        if one.told is None or not self._is_told(one, settings):
             told = "none was given yet" if one.told is None else f"the last is {age_s:.0f} s old"
             missing = f"no recommendation for {self.group_id}: {why} ({told})"
             if one.logged != _NOTHING:

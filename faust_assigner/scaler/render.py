@@ -38,7 +38,7 @@ def _figures(found: Recommendation) -> Iterator[str]:
     arrival = "not known yet" if found.arrival is None else f"{found.arrival:,.0f} records/s arrive"
     yield f"  load         {arrival}, {found.backlog:,} records wait"
     if found.worker_rate is None:
-        yield "  one worker   its rate is not known: no worker was seen busy all the time"
+        yield "  one worker   unknown rate: no worker was busy between two queries"
     else:
         yield f"  one worker   processes at most {found.worker_rate:,.0f} records/s"
 

@@ -22,6 +22,7 @@ from faust_assigner.scaler.proto import externalscaler_pb2 as pb
 from faust_assigner.scaler.proto.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from faust_assigner.scaler.recommender import Recommender
 from faust_assigner.scaler.servicer import ExternalScaler
+from faust_assigner.service.certificates import Certificates
 from faust_assigner.service.server.options import is_loopback
 from faust_assigner.status.collect import Looks, Where
 
@@ -79,16 +80,15 @@ class Listening:
             raise ConfigError(f"the TLS files cannot be read as PEM: {error}") from error
 
     def listen(self, server: grpc.aio.Server) -> int:
-        """Return the bound port. Raises OSError if the address is in use or not this machine's."""
+        """Return the bound port. Raises OSError if the address is in use or not this machine's.
+
+        The TLS files are read again after each change.
+        """
         try:
             if not (self.cert and self.key):
                 return server.add_insecure_port(self.address)
-            ca = self.client_ca.read_bytes() if self.client_ca else None
-            pair = self.key.read_bytes(), self.cert.read_bytes()
-            credentials = grpc.ssl_server_credentials(
-                [pair], ca, require_client_auth=ca is not None
-            )
-            return server.add_secure_port(self.address, credentials)
+            files = Certificates(self.cert, self.key, self.client_ca, user="The scaler")
+            return server.add_secure_port(self.address, files.credentials())
         except RuntimeError as error:
             raise OSError(
                 f"cannot listen on {self.address}: the address is in use, or not this machine's"

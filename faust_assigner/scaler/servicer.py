@@ -43,13 +43,13 @@ class ExternalScaler:
 
     async def IsActive(self, request: Any, context: Context) -> Any:
         """Return whether the recommended number of workers is above 0."""
-        async with _spoken(context):
+        async with _errors_as_status(context):
             found = await self._ask(request)
             return pb.IsActiveResponse(result=found.is_active)
 
     async def StreamIsActive(self, request: Any, context: Context) -> AsyncIterator[Any]:
         """Send the result of IsActive now and after each change, until the caller ends the call."""
-        async with _spoken(context):
+        async with _errors_as_status(context):
             if self._streams >= MOST_STREAMS:
                 await context.abort(
                     grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_STREAMS} streams are open already"
@@ -68,7 +68,7 @@ class ExternalScaler:
 
     async def GetMetricSpec(self, request: Any, context: Context) -> Any:
         """Return one metric with the target 1: the autoscaler runs as many workers as the metric."""
-        async with _spoken(context):
+        async with _errors_as_status(context):
             self._settings(request)
             spec = pb.MetricSpec(
                 metricName=METRIC, targetSize=TARGET, targetSizeFloat=float(TARGET)
@@ -77,7 +77,7 @@ class ExternalScaler:
 
     async def GetMetrics(self, request: Any, context: Context) -> Any:
         """Return the recommended number of workers."""
-        async with _spoken(context):
+        async with _errors_as_status(context):
             if request.metricName not in ("", METRIC):
                 raise ConfigError(
                     f"metricName: must be {METRIC}, got {request.metricName[:_NAME_CHARS]!r}"
@@ -99,8 +99,8 @@ class ExternalScaler:
 
 
 @contextlib.asynccontextmanager
-async def _spoken(context: Context) -> AsyncIterator[None]:
-    """Convert errors to the call's status."""
+async def _errors_as_status(context: Context) -> AsyncIterator[None]:
+    """Convert an error that the block raises into the call's status."""
     try:
         yield
     except ConfigError as error:

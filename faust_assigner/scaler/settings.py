@@ -29,7 +29,7 @@ _PARTS: Final = number("a number of parts of 1, from 0.05 to 1", least=0.05, mos
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings for the scaling of one group; times are in seconds.
+    """The settings by which the scaler sizes one group; times are in seconds.
 
     The size grows if the load has exceeded ``grow_at`` of the workers' rate for ``up_s``. The
     size shrinks if a smaller size would have sufficed for ``down_s``: the load stayed below

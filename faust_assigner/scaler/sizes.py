@@ -41,7 +41,7 @@ def _steps(tasks: int) -> Iterator[int]:
 
 
 def is_within_tolerance(present: int, size: int) -> bool:
-    """Return whether Kubernetes' autoscaler would ignore the change: at most a tenth of the current size.
+    """Return whether the change is at most a tenth of the current size: Kubernetes' autoscaler ignores it.
 
     >>> is_within_tolerance(10, 11), is_within_tolerance(10, 12), is_within_tolerance(4, 4)
     (True, False, True)

@@ -115,11 +115,16 @@ class PemFiles:
 
 
 class Certificates:
-    """The files of a TLS port; ``client_ca`` signs the certificates that consumers must present."""
+    """The files of a TLS port; ``client_ca`` signs the certificates that callers must present.
 
-    def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
+    ``user`` names the server in log lines.
+    """
+
+    def __init__(
+        self, cert: Path, key: Path, client_ca: Path | None = None, *, user: str = "The service"
+    ) -> None:
         flags = "--tls-cert and --tls-key"
-        self._files = PemFiles(cert, key, client_ca, flags, "--tls-client-ca", "The service")
+        self._files = PemFiles(cert, key, client_ca, flags, "--tls-client-ca", user)
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return a port's credentials. Raises ConfigError and OSError.

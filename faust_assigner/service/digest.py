@@ -31,7 +31,7 @@ class Held:
 
 
 def held(grants: Iterable[tuple[str, int, int]]) -> Held:
-    """Digest the grants, each (topic, partition, epoch). Cost: some microseconds per grant."""
+    """Digest the grants, each (topic, partition, epoch); takes some microseconds per grant."""
     tokens = [_token(*grant) for grant in grants]
     return Held(len(tokens), sum(tokens) % _MODULUS)
 

@@ -7,11 +7,12 @@ FaustAssignerError
 |  |- Replaced           a newer incarnation of the consumer has replaced the caller
 |  |- Expelled           the incarnation did not release a partition: its session was ended
 |  |- WrongCaller        the hand-off, or the name, belongs to a different caller
-|  `- WrongPhase         the hand-off has moved on
+|  `- WrongPhase         the answer does not fit the hand-off's current state
 `- TryAgain
    |- Busy               too many registrations at once
    `- StoreError         the store call failed, or its outcome is unknown
       |- StoreUnavailable    no answer in time: the store may or may not have carried out the call
+      |- NotReached          this instance has not read the revision that the caller has seen
       |- Compacted           the requested revision is compacted: list again
       |- LeaseLost           the lease has expired, or was revoked
       `- QuotaExceeded       the store is full and accepts no more writes
@@ -88,6 +89,10 @@ class StoreError(TryAgain):
 
 class StoreUnavailable(StoreError):
     """The store did not answer before the deadline; it may or may not have carried out the call."""
+
+
+class NotReached(StoreError):
+    """This instance reads the store, but not yet up to the revision that the caller has seen."""
 
 
 class Compacted(StoreError):

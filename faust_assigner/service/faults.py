@@ -22,7 +22,7 @@ class Unauthenticated(ServiceRefused):
     """The caller is not authenticated: no certificate, no token, or a wrong token."""
 
 
-class Unserved(ServiceRefused):
+class Unimplemented(ServiceRefused):
     """The server does not implement the call."""
 
     exit_code: ClassVar[int] = 1
@@ -33,7 +33,7 @@ CODE: Final[Mapping[type[ServiceRefused], grpc.StatusCode]] = {
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     Replaced: grpc.StatusCode.ALREADY_EXISTS,
     Expelled: grpc.StatusCode.ABORTED,
-    Unserved: grpc.StatusCode.UNIMPLEMENTED,
+    Unimplemented: grpc.StatusCode.UNIMPLEMENTED,
     WrongCaller: grpc.StatusCode.PERMISSION_DENIED,
     WrongPhase: grpc.StatusCode.FAILED_PRECONDITION,
     NotFound: grpc.StatusCode.NOT_FOUND,

@@ -17,21 +17,21 @@ GROWN_BY = 5_000
 MANY = 30_000
 
 
-class Grown:
+class GrowthFreezer:
     """Freezes the objects of a growing copy, step by step."""
 
     def __init__(self) -> None:
         self._hidden = 0
 
-    def look(self, keys: int) -> None:
-        """Freeze the new objects if the copy has grown by a step; ``keys`` is its current size.
+    def freeze_if_grown(self, keys: int) -> None:
+        """Freeze the new objects if the copy, which now has ``keys`` keys, has grown by a step.
 
         Cost: a collection of the young objects, once per step of :data:`GROWN_BY` keys.
         """
         if keys < self._hidden + GROWN_BY:
             return
         self._hidden = keys
-        hide()
+        freeze_all()
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def hide() -> None:
+def freeze_all() -> None:
     """Free the young garbage, and freeze the remaining objects."""
     gc.collect(1)
     gc.freeze()

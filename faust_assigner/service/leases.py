@@ -11,8 +11,8 @@ from faust_assigner.service.store.base import Store
 logger = logging.getLogger(__name__)
 
 #: A holder without a renewal stops acting after this share of the TTL. The store counts the TTL
-#: from a later moment than the holder. So running work has at least a third of the TTL to end
-#: before a successor starts.
+#: from a later moment than the holder. Running work therefore has at least a third of the TTL to
+#: end before a successor starts.
 FENCE_AT = 2 / 3
 MIN_RETRY_S = 0.05
 

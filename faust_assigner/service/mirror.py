@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import StoreError, StoreUnavailable
-from faust_assigner.service.heap import Grown
+from faust_assigner.service.heap import GrowthFreezer
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.store.base import Event, KeyValue, Listing, Put, Store
 from faust_assigner.service.store.rewrite import rewritten
@@ -65,7 +65,7 @@ class Mirror:
         self._listening: asyncio.Task[None] | None = None
         self._comparing = asyncio.Lock()
         self._unreadable: set[str] = set()
-        self._grown = Grown()
+        self._grown = GrowthFreezer()
 
     @property
     def dated(self) -> int:
@@ -112,18 +112,18 @@ class Mirror:
             await self._clock.sleep(self._reconcile_s)
             began = self._clock.monotonic()
             if began < rest_until:
-                await self._greet()
+                await self._check_store()
                 continue
             if await self._relist():
                 ended = self._clock.monotonic()
                 rest_until = ended + REST * (ended - began)
 
-    async def _greet(self) -> None:
+    async def _check_store(self) -> None:
         try:
             await self._store.get(self._keys.leader)
             self._heard()
         except StoreError as error:
-            logger.info("the store does not answer: %s", error)
+            logger.info("the store does not answer, so this copy may be outdated: %s", error)
 
     def _heard(self) -> None:
         self.heard_at = self._clock.monotonic()
@@ -135,7 +135,7 @@ class Mirror:
             try:
                 listing = await self._store.list(self._keys.prefix)
                 changed = await self._differences(listing)
-                if self._is_of_another_past(listing, changed, asked):
+                if self._is_of_restored_store(listing, changed, asked):
                     logger.error(
                         "the store's history up to revision %d (now %d) has changed; check "
                         "whether the store was restored from a snapshot",
@@ -148,7 +148,7 @@ class Mirror:
                     changed = differences(self.view.raw, listing)
                 self._take(listing, changed)
             except StoreError as error:
-                logger.info("could not list the keys of the store: %s", error)
+                logger.info("could not list the keys of the store, trying again: %s", error)
                 return False
         return True
 
@@ -156,14 +156,22 @@ class Mirror:
         """List the differences between the view and a listing.
 
         For a large group, a worker thread compares a copy of the view while the watch continues.
-        Differences that the watch has applied meanwhile are left out.
+        Differences that the watch has applied meanwhile are left out. If the watch has added a key
+        that is not in the listing, the key was deleted before the listing.
         """
         if len(listing.items) < LARGE:
             return differences(self.view.raw, listing)
-        found = await asyncio.to_thread(differences, dict(self.view.raw), listing)
-        return [event for event in found if self.view.raw.get(event.key) != event.kv]
+        before, known = dict(self.view.raw), self.view.raw
+        found = await asyncio.to_thread(differences, before, listing)
+        changed = {event.key for event in found}
+        added = sorted(known.keys() - before.keys() - changed)
+        gone = [key for key in added if known[key].mod_revision <= listing.revision]
+        return [
+            *(event for event in found if known.get(event.key) != event.kv),
+            *(Event(key, listing.revision, None) for key in gone),
+        ]
 
-    def _is_of_another_past(
+    def _is_of_restored_store(
         self, listing: Listing, differences: Sequence[Event], asked: int
     ) -> bool:
         """Whether the store's history differs from the history that this mirror has seen.
@@ -182,7 +190,7 @@ class Mirror:
         return await self._put_base(seen, seen + AHEAD)
 
     async def _put_base(self, least: int, base: int) -> int:
-        """Write ``base`` if the stored base is below ``least``; return a revision that has it.
+        """Write ``base`` if the stored base is below ``least``; return a revision with the base.
 
         A different instance may have raised the base already.
         """
@@ -246,7 +254,7 @@ class Mirror:
         """
         fresh = events if known else [event for event in events if event.revision > self.revision]
         changes = [change for event in fresh if (change := self.view.apply(event)) is not None]
-        self._grown.look(len(self.view.raw))
+        self._grown.freeze_if_grown(len(self.view.raw))
         if revision > self.revision:
             self.revision = revision
             moved, self._moved = self._moved, asyncio.Event()

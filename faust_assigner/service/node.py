@@ -7,9 +7,9 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from faust_assigner.service.clock import Clock, SystemClock
-from faust_assigner.service.condition import Condition
 from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import NotFound, StoreUnavailable, expelled
+from faust_assigner.service.instance_state import InstanceState
 from faust_assigner.service.keys import (
     Keys,
     checked_consumer,
@@ -90,7 +90,7 @@ class AssignerNode:
         )
         self._vacancy = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.condition = Condition(self._mirror, clock, settings)
+        self.condition = InstanceState(self._mirror, clock, settings)
         self._mirror.listeners += [
             self.condition.heard,
             self._beats.heard,
@@ -190,7 +190,7 @@ class AssignerNode:
                     raise
                 logger.info("%s registers again without %s: %s", consumer.name, topic, error)
                 if isinstance(error, StoreUnavailable):
-                    return  # Kafka would delay the next topic too; the leader asks Kafka later
+                    return  # the next topic would wait for Kafka too; the leader asks Kafka later
 
     async def heartbeat(
         self,
@@ -207,7 +207,7 @@ class AssignerNode:
         over. ``held``: the digest of the partitions that the consumer holds; the service compares
         this digest with the assignment.
         """
-        async with self._callers.asking(consumer_name, identity, incarnation):
+        async with self._callers.handle_request(consumer_name, identity, incarnation):
             lives_s = await self._beats.beat(consumer_name, identity, incarnation, session, held)
             if lives_s is None and await self._callers.is_expelled(consumer_name, incarnation):
                 raise expelled(consumer_name, incarnation)
@@ -228,7 +228,7 @@ class AssignerNode:
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
         }
-        async with self._callers.asking(consumer_name, identity, incarnation):
+        async with self._callers.handle_request(consumer_name, identity, incarnation):
             return self._dated(await self._registered.hold(consumer_name, incarnation, held))
 
     async def deregister(
@@ -240,7 +240,7 @@ class AssignerNode:
         consumer may also call again.
         """
         try:
-            async with self._callers.asking(consumer_name, identity, incarnation):
+            async with self._callers.handle_request(consumer_name, identity, incarnation):
                 return await self._registered.leave(consumer_name, incarnation)
         except NotFound:
             return Action.SHUTDOWN_NOW
@@ -248,7 +248,7 @@ class AssignerNode:
     def routes(self, topics: Collection[str], least_revision: int) -> AsyncIterator[RouteUpdate]:
         """Iterate over the partitions' owners and their changes, forever.
 
-        Raises as :func:`followed`.
+        Raises the errors of :func:`followed`.
         """
         checked = tuple(map(checked_topic, topics))
         return followed(
@@ -265,7 +265,7 @@ class AssignerNode:
     async def drain(self, consumer_name: str) -> Action:
         """Drain a consumer by an operator's order, which holds for every process of the name.
 
-        Returns as :meth:`deregister`. Raises ``NotFound``.
+        Returns the same answers as :meth:`deregister`. Raises ``NotFound``.
         """
         return await self._registered.drain(consumer_name)
 

@@ -31,8 +31,8 @@ UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowEr
 MAX_OFFSET = 2**63 - 1  # Kafka's highest offset
 #: The highest base of epochs, low enough that a base plus a revision fits into 64 bits.
 MAX_BASE = 2**62
-#: The maximum bytes of a value. etcd refuses requests above 1.5 MiB, with an error that looks as if
-#: a retry might help.
+#: The maximum bytes of a value. etcd refuses requests above 1.5 MiB, with an error that suggests a
+#: retry.
 MAX_VALUE_BYTES = 1 << 20
 
 
@@ -185,7 +185,7 @@ def dump_assigned(assigned: Assigned) -> bytes:
 
 
 def load_assigned(value: bytes, mod_revision: int) -> Assigned:
-    """Decode an assignment. Raises as :func:`load_consumer`."""
+    """Decode an assignment. Raises the errors of :func:`load_consumer`."""
     d = _load(value)
     return Assigned(_at(d), str(d["owner"]), mod_revision, **_read(d, _OF_ASSIGNED))
 
@@ -204,7 +204,7 @@ def dump_handoff(handoff: Handoff) -> bytes:
 
 
 def load_handoff(value: bytes) -> Handoff:
-    """Decode a hand-off. Raises as :func:`load_consumer`."""
+    """Decode a hand-off. Raises the errors of :func:`load_consumer`."""
     d = _load(value)
     owners = str(d["old_owner"]), str(d["new_owner"])
     begun = Phase(d["phase"]), float(d["started_at"])
@@ -218,7 +218,7 @@ def dump_topic(config: TopicConfig) -> bytes:
 
 
 def load_topic(value: bytes) -> TopicConfig:
-    """Decode a topic. Raises as :func:`load_consumer`."""
+    """Decode a topic. Raises the errors of :func:`load_consumer`."""
     d = _load(value)
     count = int(d["partition_count"])
     if not 0 <= count <= MAX_PARTITIONS:
@@ -232,7 +232,7 @@ def dump_leader(leader: Leader) -> bytes:
 
 
 def load_leader(value: bytes) -> Leader:
-    """Decode the leader. Raises as :func:`load_consumer`."""
+    """Decode the leader. Raises the errors of :func:`load_consumer`."""
     d = _load(value)
     return Leader(str(d["holder"]), int(d["lease_id"]))
 
@@ -243,7 +243,7 @@ def dump_base(base: int) -> bytes:
 
 
 def load_base(value: bytes) -> int:
-    """Decode the base of epochs. Raises as :func:`load_consumer`."""
+    """Decode the base of epochs. Raises the errors of :func:`load_consumer`."""
     base = int(_load(value)["base"])
     if not 0 <= base <= MAX_BASE:
         raise ValueError(f"the base of epochs is {base}, expected 0 to {MAX_BASE}")
@@ -256,7 +256,7 @@ def dump_until(until: float) -> bytes:
 
 
 def load_until(value: bytes) -> float:
-    """Decode a cool-down's end, in unix seconds. Raises as :func:`load_consumer`."""
+    """Decode a cool-down's end, in unix seconds. Raises the errors of :func:`load_consumer`."""
     return float(_load(value)["until"])
 
 
@@ -267,7 +267,7 @@ def dump_pin(pin: Pin) -> bytes:
 
 
 def load_pin(value: bytes) -> Pin:
-    """Decode a pin. Raises as :func:`load_consumer`."""
+    """Decode a pin. Raises the errors of :func:`load_consumer`."""
     d = _load(value)
     return Pin(_at(d), str(d["consumer"]), bool(d.get("once", False)))
 
@@ -278,7 +278,7 @@ def dump_pause(pause: Pause) -> bytes:
 
 
 def load_pause(value: bytes) -> Pause:
-    """Decode a pause. Raises as :func:`load_consumer`."""
+    """Decode a pause. Raises the errors of :func:`load_consumer`."""
     d = _load(value)
     return Pause(str(d["reason"]), float(d["since"]))
 
@@ -292,7 +292,7 @@ def dump_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
 
 
 def load_partitions(value: bytes) -> tuple[TopicPartition, ...]:
-    """Decode a consumer's replicas. Raises as :func:`load_consumer`."""
+    """Decode a consumer's replicas. Raises the errors of :func:`load_consumer`."""
     return tuple(
         TopicPartition(topic, int(number))
         for topic, numbers in _load(value)["partitions"].items()

@@ -12,7 +12,7 @@ from faust_assigner.settings.service import AT, OPTIONS, TOKEN
 from faust_assigner.settings.table import SETTINGS
 
 PREFIX: Final = "FAUST_ASSIGNER_"
-#: All known variables, because workers, the service and the commands may share an environment.
+#: The variables of workers, of the service and of the commands, which may share an environment.
 IN_THE_ENVIRONMENT: Final = frozenset(setting.name for setting in (*SETTINGS, *OPTIONS, AT, TOKEN))
 KEYWORDS: Final = frozenset(setting.keyword for setting in SETTINGS if setting.is_keyword)
 #: The prefix before any property of Kafka's clients (``FAUST_ASSIGNER_KAFKA_SASL_PASSWORD``).

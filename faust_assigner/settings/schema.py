@@ -39,8 +39,9 @@ class Kind(Generic[T_co]):
 class Setting(Generic[T_co]):
     """A setting; ``name`` is the name of its environment variable.
 
-    The name in lower case is the argument's name. ``shown`` describes the default if the value
-    alone is not clear. ``unit`` is the value's unit if ``kind.words`` does not contain the unit.
+    The keyword argument has the same name in lower case. ``shown`` describes the default for
+    readers if the value alone is not clear. ``unit`` is the value's unit if ``kind.words`` does not
+    contain the unit.
     ``is_keyword`` is True if ``faust.App`` accepts the setting as a keyword. ``of_worker`` is True
     if workers of one group may have different values.
     """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,11 +27,14 @@ from faust_assigner.settings.schema import (
 
 
 def address(said: Any) -> tuple[str, int]:
-    """Parse ``HOST:PORT``, with brackets around an IPv6 host. Raises ValueError."""
-    found = re.fullmatch(r"\[?([^\[\]]+?)\]?:(\d{1,5})", str(said))
-    if found is None or int(found[2]) > 65_535:
+    """Parse ``HOST:PORT``, with brackets around an IPv6 host. Raises ValueError, also for a URL."""
+    found = re.fullmatch(r"(\[)?([^\[\]/@\s]+)(?(1)\]):(\d{1,5})", str(said))
+    if found is None or int(found[3]) > 65_535:
         raise ValueError(said)
-    return found[1], int(found[2])
+    host = found[2]
+    if ":" in host:
+        IPv6Address(host)
+    return host, int(found[3])
 
 
 def _list(said: Any) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ WARMUP_DEADLINE_S: Final = Setting(
     "FAUST_ASSIGNER_WARMUP_DEADLINE_S",
     number("seconds above 0"),
     900.0,
-    "the time after which a worker gives up on a partition that has not caught up and tries another",
+    "the time without progress of any copy after which a worker gives up on a partition and tries another",
 )
 URLS: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_URLS",

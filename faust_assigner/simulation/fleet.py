@@ -32,8 +32,8 @@ class Costs:
 
     ``acceptable_recovery_lag``: a copy at most this many records behind counts as warm (KIP-441).
     ``acceptable_from_nothing``: while the owner lives, a member without a copy gets the task at once only
-    if its changelog has at most this many records. ``follow_up_s``: the least time between a cooperative
-    round and its follow-up round.
+    if the task's changelog has at most this many records. ``follow_up_s``: the minimum time between a
+    cooperative round and its follow-up round.
     """
 
     session_timeout_s: float = 60.0
@@ -80,7 +80,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Event:
-    """An event of one worker at ``at_s``; with a restart, its process is down for ``down_s`` seconds."""
+    """An event of one worker at ``at_s``; for a restart, the process is down for ``down_s`` seconds."""
 
     at_s: float
     kind: Kind
@@ -188,7 +188,8 @@ class Policy(Protocol):
 class Arm:
     """A policy with its settings and a number of standbys: one row of the comparison.
 
-    ``claims_files``: a starting worker claims the state on its disk (ours does, Faust's own does not).
+    ``claims_files``: a starting worker claims the state on its disk (with this package's assignor, not
+    with stock Faust).
     ``cooperative``: a rebalance stops only the moving partitions, and a living owner keeps a task until
     its new owner has caught up; the policy then takes the argument ``warmups``. ``eager``: the user
     switched ``cooperative`` off; the label shows this.

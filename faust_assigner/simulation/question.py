@@ -15,7 +15,7 @@ from faust_assigner.warmup import WarmupPolicy
 
 #: Owners int64[T], standbys bool[W, T] and the awaited standbys bool[W, T].
 Placed: TypeAlias = tuple[Ints, Bools, Bools]
-#: The results of policies in one scenario, by input; arms with equal input share a result.
+#: The results of policies in one scenario, by input. Arms with equal input share a result.
 Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], Placed]
 
 

@@ -1,4 +1,4 @@
-"""The owners of tasks, the copies of their state, and how many records each copy lacks."""
+"""The owners of tasks, the copies of the tasks' state, and the number of records that each copy lacks."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ class _Fleet:
         self.capacity = np.array([worker.capacity for worker in scenario.workers])
         self.now = 0.0
         self.up = np.zeros(workers, bool)
-        self.fresh = np.zeros(workers, bool)  # started since the last rebalance, own no task
-        # Row of a dead worker whose session timeout has not passed -> token of this timeout.
+        self.fresh = np.zeros(workers, bool)  # bool[W]: started after the last rebalance
+        # Row of a dead worker -> the token of its session timeout.
         self.absent: dict[int, int] = {}
         self.pending = False
         self.follow_up = 0  # the token of the next follow-up round
@@ -157,7 +157,7 @@ class _Fleet:
         )
 
     def _start_group(self) -> None:
-        """Make the initial assignment, with complete copies and without an effect on the figures."""
+        """Make the initial assignment with complete copies; it does not count in the figures."""
         for member_id in self.scenario.start:
             self.up[self.index[member_id]] = self.fresh[self.index[member_id]] = True
         self._rebalance()
@@ -196,7 +196,7 @@ class _Fleet:
             self._end(row, leaves_group=operation == _DOWN_CLEAN and not self.arm.static)
 
     def _end(self, row: int, *, leaves_group: bool) -> None:
-        """End a process: its partitions stop now; the group rebalances now or after the session timeout."""
+        """End a process and stop its partitions; the group rebalances now or after the session timeout."""
         self.up[row] = False
         self.downtime.stop(self.replicas.owner == row, self.now)
         if leaves_group:
@@ -253,7 +253,7 @@ class _Fleet:
         self.trace.append(Rebalance(self.now, int(moved.sum()), int(cold.sum())))
 
     def _resume(self, living: Ints, before: Ints, moved: Bools) -> None:
-        """Resume the stopped tasks of each living worker once its tasks have recovered."""
+        """Resume the stopped tasks of each living worker at the time when its tasks have recovered."""
         owner = self.replicas.owner
         gained = (owner != before) & self.scenario.stateful
         for row in living.tolist():

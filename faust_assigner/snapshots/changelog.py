@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from faust_assigner.snapshots.asking import Connection, UnreachableError, ask
+from faust_assigner.snapshots.kafka_requests import Connection, UnreachableError, run_request
 from faust_assigner.snapshots.manifest import DEFAULT_DELETE_RETENTION_MS, SnapshotError
 from faust_assigner.snapshots.topic_ids import topic_ids
 
@@ -92,7 +92,7 @@ async def consumer_of(
 
 
 async def _stop_consumer(consumer: AIOKafkaConsumer) -> None:
-    """Stop the consumer; aiokafka's own cancelled tasks must not look like our cancellation."""
+    """Stop the consumer; a cancellation of aiokafka's own tasks must not count as our cancellation."""
     try:
         await consumer.stop()
     except asyncio.CancelledError:
@@ -115,7 +115,7 @@ async def _admin_of(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient
 
 def look_at(connection: Connection, topic: str) -> Changelog:
     """Return a topic's current state; raises UnreachableError, RefusedByKafka or UnknownTopicError."""
-    return ask(connection, changelogs(connection, [topic]))[topic]
+    return run_request(connection, changelogs(connection, [topic]))[topic]
 
 
 async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str, Changelog]:

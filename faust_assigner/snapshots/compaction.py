@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import rocksdict
 
-from faust_assigner.snapshots.batches import JsonColumns, ascending, batch_of, last_per_key
+from faust_assigner.snapshots.arrow_batches import JsonColumns, ascending, batch_of, last_per_key
 from faust_assigner.snapshots.json_rows import RAW
 from faust_assigner.snapshots.layers import DEFAULT_MAX_LAYERS, Base, Layers, Row, extend
 from faust_assigner.snapshots.sst import (
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEFAULT_MEMORY_BYTES = 256 * 1024 * 1024
-#: The least bytes to fold at once: for fewer bytes the calls cost more than the work.
+#: The minimum number of bytes to fold at once: for fewer bytes the calls cost more than the work.
 _FOLD_BYTES = 16 * 1024 * 1024
-#: Held and waiting bytes together stay well below the 2 GiB limit of an Arrow column.
+#: The limit of held and of waiting bytes; their sum stays well below an Arrow column's 2 GiB.
 _MOST_BYTES = 512 * 1024 * 1024
 #: Prefix of each value in a run. A run also has deleted keys, whose entry is empty.
 _LIVE = b"="

@@ -21,7 +21,7 @@ _BETWEEN = f",{json.dumps(_FENCE)},".encode()
 
 
 class _NonFinite(float):
-    """NaN or an infinity: Python's parser accepts them, other JSON parsers refuse them."""
+    """NaN or an infinity: Python's parser accepts these values, other JSON parsers refuse them."""
 
 
 def parse_json(

@@ -22,9 +22,9 @@ from faust_assigner.snapshots.sst import SstFile, ingest, scratch_database, writ
 
 #: The layers of changes that a restore may have to load after the first layer.
 DEFAULT_MAX_LAYERS = 8
-#: If the changes reach this share of the first layer's size, changed ranges get new files.
+#: If the size of the changes exceeds this share of the first layer's size, changed ranges get new files.
 MAX_CHANGED_SHARE = 0.5
-#: Rows whose previous values are looked up together.
+#: The number of rows whose previous values are looked up together.
 _ROWS = 8192
 
 Layers = tuple[tuple[SstFile, ...], ...]
@@ -91,7 +91,7 @@ def _merge_changes(
         ingest(bottom, [file.path for file in first])
         starts = sorted(file["start_key"] for file in bottom.live_files())
         touched: set[int] = set()
-        changes = _noting(_rows_between(bottom.items(), state.items()), starts, touched)
+        changes = _note_ranges(_rows_between(bottom.items(), state.items()), starts, touched)
         merged = tuple(write_files(changes, out, max_file_bytes=max_file_bytes))
     if max_layers and not _are_changes_large([merged], first):
         return tuple(first), merged
@@ -159,7 +159,7 @@ def _rows_between(
             has, gets = next(old, None), next(new, None)
 
 
-def _noting(rows: Iterable[Row], starts: Sequence[bytes], touched: set[int]) -> Iterator[Row]:
+def _note_ranges(rows: Iterable[Row], starts: Sequence[bytes], touched: set[int]) -> Iterator[Row]:
     """Yield ``rows`` unchanged; add the number of each row's key range to ``touched``.
 
     Range 0 also takes the keys before its start.

@@ -95,7 +95,7 @@ class Manifest:
     value_types: tuple[str, ...] | None = None
     #: The number of files of each layer, the oldest first; None means one layer.
     layers: tuple[int, ...] | None = None
-    #: The bytes that the run wrote itself; None in old manifests.
+    #: The bytes of the files that this run wrote; None in old manifests.
     new_bytes: int | None = None
 
     @property
@@ -122,13 +122,15 @@ class Manifest:
     def from_json(cls, data: builtins.bytes) -> Manifest:
         """Parse and validate. Unknown fields are ignored; raises :class:`ManifestError`."""
         if len(data) > MAX_MANIFEST_BYTES:
-            raise ManifestError(f"manifest: {len(data)} bytes, at most {MAX_MANIFEST_BYTES}")
+            raise ManifestError(
+                f"manifest: expected at most {MAX_MANIFEST_BYTES} bytes, got {len(data)}"
+            )
         try:
             fields = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise ManifestError(f"manifest: not JSON: {error}") from None
         if not isinstance(fields, dict):
-            raise ManifestError(f"manifest: a {type(fields).__name__}, not an object")
+            raise ManifestError(f"manifest: expected a JSON object, got {type(fields).__name__}")
         _check_types(fields)
         _check_values(fields)
         known = {name: fields[name] for name in _TYPES}

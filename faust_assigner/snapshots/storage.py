@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,10 @@ from typing import Any, BinaryIO, Protocol, cast
 from faust_assigner.snapshots.manifest import SnapshotError
 
 _CHUNK = 1 << 20
+
+
+class DownloadStopped(Exception):
+    """Raised by a download that was stopped."""
 
 
 class StorageError(SnapshotError):
@@ -83,7 +87,7 @@ class LocalStorage:
         self.url = str(self.root)
 
     def list(self, folder: str) -> list[Entry]:
-        """See :class:`Storage`; our own unfinished temporary files are listed too, for ``gc``."""
+        """Return entries as :class:`Storage` does, with our own unfinished temporary files, for ``gc``."""
         entries = []
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError),
@@ -92,7 +96,7 @@ class LocalStorage:
             for item in found:
                 with contextlib.suppress(
                     FileNotFoundError
-                ):  # a file removed meanwhile must not hide the other files
+                ):  # a file that is removed during the listing must not hide the other files
                     status = item.stat()
                     entries.append(
                         Entry(
@@ -151,6 +155,9 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
 class FsspecStorage:
     """A storage at any URL of fsspec. Object stores make an object visible when its upload is complete."""
 
+    #: Returns whether to stop: checked after each block of a download, which may take minutes.
+    stopped: Callable[[], bool] | None = None
+
     def __init__(self, url: str) -> None:
         self.url = url
         try:
@@ -205,8 +212,9 @@ class FsspecStorage:
         self._fs.put_file(str(local), self._path(path))
 
     def download(self, path: str, local: Path) -> None:
-        """See :class:`Storage`."""
-        self._fs.get_file(self._path(path), str(local))
+        """See :class:`Storage`. Raises DownloadStopped once ``stopped()`` returns True."""
+        more = {} if self.stopped is None else {"callback": _stopping(self.stopped)}
+        self._fs.get_file(self._path(path), str(local), **more)
 
     def delete(self, path: str) -> None:
         """See :class:`Storage`."""
@@ -232,3 +240,15 @@ def _modified_ms(info: dict[str, object]) -> int | None:
         if isinstance(value, int | float):
             return round(value * 1000)
     return None
+
+
+def _stopping(stopped: Callable[[], bool]) -> object:
+    """Return a callback of fsspec that ends a transfer once ``stopped()`` returns True."""
+    from fsspec.callbacks import Callback
+
+    class Stopping(Callback):  # type: ignore[misc]
+        def relative_update(self, inc: int = 1) -> None:
+            if stopped():
+                raise DownloadStopped("the download was stopped")
+
+    return Stopping()

@@ -63,7 +63,7 @@ def all_snapshots(catalog: Catalog, topic: str) -> list[Manifest]:
 
 
 def newest_topic_id(manifests: Sequence[Manifest]) -> str | None:
-    """Return the topic id of the newest snapshot: the best knowledge without a request to Kafka."""
+    """Return the topic id of the newest snapshot that has one, as an estimate without Kafka, or None."""
     named = [manifest for manifest in manifests if manifest.topic_id is not None]
     return (
         max(named, key=lambda each: (each.created_ms, each.partition)).topic_id if named else None
@@ -117,5 +117,5 @@ def _recreation_evidence(
     if newer.next_offset > end:
         return f"ends beyond the changelog's end, {end}"
     if newer.partition == manifest.partition and newer.next_offset < manifest.next_offset:
-        return f"ends before it, at {newer.next_offset}"
+        return f"ends at the lower offset {newer.next_offset}"
     return None

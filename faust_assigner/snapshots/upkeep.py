@@ -47,11 +47,11 @@ def verify(
 ) -> Iterator[Verdict]:
     """Check every snapshot: manifest, files, hash, key order, key count, Faust's offset, and its topic.
 
-    A snapshot of an earlier topic with the same name is a problem. The evidence is ``logs`` (the current
-    changelogs by topic) if given, else the other snapshots. Unfinished folders are reported as
-    unfinished, which is no error, because readers do not see them. A folder of which later snapshots list all
-    files is not reported: its files are checked with these snapshots.
-    Cost: one read of all files, about 1M keys/s.
+    A snapshot of an earlier topic with the same name is a problem. To find such snapshots, the function
+    compares each snapshot with ``logs`` (the current changelogs by topic) if given, else with the other
+    snapshots. Unfinished folders are reported as unfinished. They are no error, because readers skip them. A
+    folder of which later snapshots list all files is not reported: its files are checked with these
+    snapshots. Cost: one read of all files, about 1M keys/s.
     """
     for topic in topics if topics is not None else catalog.topics():
         folders = [
@@ -141,7 +141,9 @@ def collect_garbage(
     files is removed.
     """
     if keep < 1:
-        raise ValueError(f"keep={keep}: the newest snapshot is always kept")
+        raise ValueError(
+            f"keep must be at least 1, because the newest snapshot is always kept; got {keep}"
+        )
     sweeper = _Sweeper(catalog, now_ms, grace_ms, dry_run)
     for topic in topics if topics is not None else catalog.topics():
         until = leased_until(catalog.storage, topic, now_ms)

@@ -1,4 +1,4 @@
-"""The current holders of all standbys, and the cost of each possible move.
+"""The board: the current holders of all standbys, and the cost of each possible move.
 
 A *pair* (i, j) stands for the standbys on member j of tasks that member i owns. The objective is
 lexicographic, but each move has a single integer cost. The terms of this cost are so far apart that no sum of
@@ -33,9 +33,9 @@ HOME_RACK, SAME_RACK = 1 << 54, 1 << 57
 #: without a subscription, or away from a pinned seat.
 NEVER = 1 << 61
 
-#: The limit of the difference of loads in a balance term, which keeps the term below HOME_RACK.
+#: The limit of a load difference in the balance term; the limit keeps the term below HOME_RACK.
 _STEEPEST = 1 << 26
-#: The limit of a pair's excess in its cost, so that a chain of moves stays below the next term.
+#: The limit of a pair's counted excess, so that the cost of a chain of moves stays below the next term.
 _MOST = 15
 #: For at most this many (task, member) cells the copies' costs are a table, otherwise a sorted list.
 _TABLE_CELLS = 1 << 22
@@ -46,7 +46,7 @@ Array = npt.NDArray[np.int64]
 class Board:
     """The standbys during their placement: T rows (tasks) of R' seats; a seat takes one standby.
 
-    ``holder`` has the member in each seat; between two calls, all counts agree with ``holder``.
+    ``holder`` has the member in each seat. All other counts agree with ``holder`` after each call.
     """
 
     def __init__(self, problem: StandbyProblem, shares: Shares) -> None:
@@ -65,7 +65,7 @@ class Board:
         self.load = np.zeros(problem.members, dtype=np.int64)
         #: int32[M, M]: the number of standbys of each pair (i, j); the sum over i is ``load``.
         self.pair = np.zeros((problem.members, problem.members), dtype=np.int32)
-        #: The cost of a standby above its pair's cap: with racks above the balance term, otherwise below.
+        #: The cost of a standby above its pair's cap. With racks it is above the balance term, else below.
         self.overload = OVERLOAD_WITH_RACKS if shares.has_racks else OVERLOAD
         # float64[M]: mean capacity / the member's capacity; loads are compared after this scaling.
         self._weight = problem.capacity.sum() / max(problem.members, 1) / problem.capacity
@@ -160,7 +160,7 @@ class Board:
     def balance(
         self, step: int, more: Array | int = 0, member: Array | slice | int = slice(None)
     ) -> Array:
-        """Return the balance cost of one more standby (``step`` 1) or one less (``step`` -1) on each member.
+        """Return the balance cost of adding (``step`` 1) or removing (``step`` -1) a standby on each member.
 
         ``more`` is the number of standbys that the members have gained but that ``load`` does not include
         yet.
@@ -198,7 +198,7 @@ class Board:
             cost = int(self.price(at, seat, to)[0] - self.refund(at, seat)[0])
             cost += int(self.balance(-1)[before])
             self.move(task, column, member)
-            # The balance cost of adding a standby is minus the cost of removing it afterwards.
+            # Adding a standby costs as much balance as its later removal gains.
             cost -= int(self.balance(-1)[member])
             undo.append((task, column, before))
             total += cost

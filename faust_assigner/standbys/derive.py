@@ -49,8 +49,8 @@ def _may_have_target_standby(
 ) -> Bools:
     """Return bool[W]: the tasks ``away`` from their target that may have a standby on their target member.
 
-    Such a standby must not be in the active's rack while other racks have room, and must not give a
-    member more than its even share. A task without this standby moves to its target later.
+    Such a standby must not be in the active's rack while other racks have room, and must not give a member
+    more standbys than its even share. A task without this standby moves to its target later.
     """
     rack, _ = settled_racks(racks)
     need = np.minimum(replicas, np.maximum(eligible.sum(axis=1) - 1, 0))

@@ -58,7 +58,7 @@ class Deaths:
 class StandbyFigures:
     """The figures of a placement; loads are numbers of tasks.
 
-    ``spread``       most minus fewest standbys of a member that may hold standbys
+    ``spread``       the largest minus the smallest number of standbys on a member
     ``fresh_copies`` standbys without local state, which must be restored in full
     ``same_rack``    standbys in the rack of their active
     ``same_rack_avoidable``  the standbys of ``same_rack`` that fit on a member in another rack
@@ -88,7 +88,7 @@ def measure(problem: StandbyProblem, standbys: Ints) -> StandbyFigures:
 
 
 def standby_spread(problem: StandbyProblem, standbys: Ints) -> int:
-    """Return most minus fewest standbys of a member, over the members that may hold standbys."""
+    """Return the largest minus the smallest number of standbys on a member that may hold standbys."""
     loads = np.bincount(standbys[standbys != NOBODY], minlength=problem.members)
     loads = loads[problem.eligible.any(axis=0)]
     return int(loads.max() - loads.min()) if len(loads) else 0
@@ -255,7 +255,7 @@ def _find_relief_path(
 
 
 def in_order_of_promotion(owner: Ints, standbys: Ints, load: Floats) -> Ints:
-    """Order each row: first the standby to promote after the owner's death, then the others by member."""
+    """Order each row: first the standby to promote after the owner's death, then all others by member."""
     if standbys.shape[1] < 2 or not len(standbys):
         return standbys
     last = np.iinfo(np.int64).max

@@ -19,8 +19,8 @@ _ROUNDS = 64
 def keep_copies(board: Board) -> None:
     """Place the wanted standbys, then the previous standbys, then standbys on other warm copies.
 
-    A copy is skipped if its task is full or if its rack does not improve the task's spread over racks. Too
-    many standbys on a member or pair are left to ``repair.py``. Cost: O(K log K).
+    A copy is skipped if its task is full or if its rack does not improve the task's spread over racks.
+    ``repair.py`` later moves standbys from members and pairs that have too many. Cost: O(K log K).
     """
     problem = board.problem
     wanted = len(problem.wanted_task)
@@ -99,7 +99,7 @@ class _Dealer:
             np.add.at(self.from_rack, board.shares.rack, board.pair)
 
     def deal(self, tasks: Ints) -> None:
-        """Place all standbys of tasks of one owner and one class (of eligible members) without standbys."""
+        """Place all standbys of ``tasks``, which have no standbys, one owner and equal eligible members."""
         shares, owner = self.board.shares, int(self.board.problem.owner[tasks[0]])
         allowed = shares.eligible[shares.kind[tasks[0]]].copy()
         allowed[owner] = False
@@ -131,7 +131,7 @@ class _Dealer:
                 )
 
     def _counts(self, owner: int, batch: Ints, peers: Ints, each: int, done: int) -> Ints:
-        """Return each peer's number of standbys in the batch: an even share, and the remainder by burden."""
+        """Return each peer's number of standbys in the batch; the remainder goes to the least loaded."""
         shares, board = self.board.shares, self.board
         pair = board.pair[owner, peers].astype(np.int64)
         slots = each * len(batch)
@@ -190,7 +190,7 @@ def _rank_in_group(group: Ints) -> Ints:
 
 
 def _peer_order(count: int, turn: int) -> Ints:
-    """Return an order of the peers that differs from turn to turn.
+    """Return an order of the peers that differs between turns.
 
     The standbys of a batch are laid out in this order, rack by rack, and wrapped at the number of tasks. So
     a task gets distinct members and racks (McNaughton's rule). Because the order changes, any two peers share

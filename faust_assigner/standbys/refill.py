@@ -1,4 +1,4 @@
-"""Refill: if a change emptied hundreds of seats, fill the seats by owner instead of one by one."""
+"""Refill the seats by owner, instead of one by one, if a change emptied hundreds of seats."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _remove_above_limit(board: Board) -> None:
 
 
 def _group_alike(board: Board, tasks: Ints) -> list[Ints]:
-    """Split the tasks by class (of eligible members), owner, and the racks of their standbys."""
+    """Split the tasks by eligible members, owner, and the racks of their standbys."""
     if not len(tasks):
         return []
     keys = [board.shares.kind[tasks], board.problem.owner[tasks]]

@@ -24,7 +24,7 @@ _STEPS_A_MEMBER, _STEPS = 30_000, 300_000
 
 
 def rehearse(board: Board) -> None:
-    """Trade standbys until each death is within its bound, or no trade within the budget helps."""
+    """Trade standbys until each death is within its bound, or no trade within the limit of steps helps."""
     if board.columns < 2:
         return
     peak, bound = _measure_all_deaths(board)
@@ -84,7 +84,7 @@ class _Drill:
         self.load = board.problem.load.tolist()
 
     def run(self, steps: int) -> int:
-        """Trade as long as a trade helps; return the number of repeated promotions."""
+        """Trade as long as trades lower the heaviest load; return the number of repeated promotions."""
         used = self._improve(self.bound, steps)
         # First only fresh copies are traded. If the bound is still missed by more than 1, all copies
         # that are not pinned may be traded.

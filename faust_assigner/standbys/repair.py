@@ -1,4 +1,4 @@
-"""Repair the placement by moves of standbys; a move, or a chain of moves, is made only if the cost falls.
+"""Repair the placement with moves of standbys; a move or a chain of moves is made only if the cost falls.
 
 There are three passes. *Level* makes the loads differ by at most 1 (or by as little as racks and pairs
 allow): it moves standbys to the member with the fewest, in batches of independent moves. *Relieve* moves
@@ -24,8 +24,8 @@ _CHAIN = 4
 _DONORS = 64
 #: The maximum number of chains that are tried in one round of polish.
 _TRIES = 24
-#: If this many members of a kin (see :func:`_rack_and_class`) got no standby from outside, the other
-#: members of the kin do not search outside.
+#: If this many members of a kin (see :func:`_rack_and_class`) found no standby to take from outside, the
+#: other members of the kin do not search outside.
 _STRIKES = 3
 #: The maximum number of rounds of the three passes.
 _PASSES = 32
@@ -58,7 +58,7 @@ def _level_loads(board: Board, kin: Ints) -> bool:
         akin = kin[donors] == kin[receiver]
         near, far = donors[akin][:_DONORS], donors[~akin][:_DONORS]
         if strikes[kin[receiver]] >= _STRIKES:
-            # Several members of the kin got no standby from outside, so examine only donors of the kin.
+            # Several members of the kin found no standby outside, so examine only donors of the kin.
             far = far[:0]
         if _take(board, receiver, np.concatenate([near, far])) or _move_over_third(
             board, receiver, far[:2]
@@ -84,7 +84,7 @@ def _rack_and_class(board: Board) -> Ints:
 
 
 def _take(board: Board, receiver: int, donors: Ints) -> bool:
-    """Move the cheapest standbys from the donors to the receiver; return whether a standby moved.
+    """Move the cheapest standbys from ``donors`` to the receiver; return whether a standby moved.
 
     Each move has another owner and another donor, so that no move changes the cost of the other moves.
     """

@@ -42,9 +42,9 @@ class Shares:
     ``distinct``  int64[T]   how many other racks the standbys of the task can use
     ``ratio``     float64[C,A,M] standbys on m per task whose active is in rack a (A = 1 without racks)
     ``even``      int32[M,M] the fair share of each pair, rounded up
-    ``lopsided``  bool       whether even shares give uneven loads, as with racks of different size
+    ``lopsided``  bool       whether even shares give uneven loads, as with racks of unequal size
     ``cap``       int32[M,M] the largest count of each pair that keeps the bound after a death
-    ``limit``     int32[M,M] the cap, or the cap + 1 for pairs with that many copies, to save a restore
+    ``limit``     int32[M,M] the cap; cap + 1 for a pair that already has more copies than the cap
     """
 
     kind: Ints

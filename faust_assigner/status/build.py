@@ -62,7 +62,7 @@ def build(evidence: Evidence) -> Report:
 def _round_kind(evidence: Evidence, views: Sequence[View]) -> str:
     """Return ``cooperative``, ``eager`` or ``unknown``: the kind of the last round by its protocol.
 
-    During a round, the result is the kind that the workers that answered support.
+    During a round: ``cooperative`` if all workers with an answer are cooperative, else ``eager``.
     """
     if evidence.group.is_settled:
         return "cooperative" if evidence.group.protocol == join.COOPERATIVE else "eager"

@@ -23,14 +23,14 @@ from faust_assigner.clients.groups import (
 )
 from faust_assigner.errors import FaustAssignerError, TryAgain
 from faust_assigner.settings.places import allowed
-from faust_assigner.status.asking import ask_peers, ask_rounds, ask_status
 from faust_assigner.status.described import DescribedGroup, decode_group, replaced_urls
 from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.ledgers import LEDGER_PAGES, read_ledgers
 from faust_assigner.status.report import NOT_ASKED
+from faust_assigner.status.worker_requests import ask_peers, ask_rounds, ask_status
 from faust_assigner.wire.worker_status import Peer, RoundTold
 
-#: The attempts while the coordinator loads or moves, and the delay between them in seconds.
+#: The number of attempts while the coordinator loads or moves, and the seconds between two attempts.
 TRIES, BETWEEN_S = 5, 0.3
 #: The number of threads that resolve host names.
 MOST_LOOKUPS = 128
@@ -221,7 +221,8 @@ class Looks:
         """Return the end offsets, or a sentence with the reason why they are unknown."""
         deadline_s = max(self._where.deadline_s, 1.0) * 2
         try:
-            return await asyncio.wait_for(self._end_offsets(topics), deadline_s), ()
+            async with asyncio.timeout(deadline_s):
+                return await self._end_offsets(topics), ()
         except (TimeoutError, KafkaError) as error:
             reason = f"no answer within {deadline_s:g} s" if not str(error) else str(error)
             said = f"Lags are unknown: the brokers did not return end offsets ({reason})"
@@ -276,7 +277,7 @@ def _allowed(url: str, own: URL, patterns: Sequence[str]) -> bool:
     try:
         return allowed(URL(url), own, patterns)
     except ValueError:
-        return True  # the query reports the problem
+        return True  # the query of this URL then reports the problem
 
 
 def _topics(evidence: Evidence) -> frozenset[str]:
@@ -292,6 +293,7 @@ def _topics(evidence: Evidence) -> frozenset[str]:
 
 async def _in_time(work: Awaitable[T], seconds: float, who: str) -> T:
     try:
-        return await asyncio.wait_for(work, seconds)
+        async with asyncio.timeout(seconds):
+            return await work
     except TimeoutError:
         raise TryAgain(f"{who} did not answer within {seconds:g} s") from None

@@ -18,7 +18,7 @@ from aiokafka.coordinator.protocol import (
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.wire import join
-from faust_assigner.wire.answer import Answer, decode_answer, own_topics, read_directory
+from faust_assigner.wire.answer import Answer, actives_to_claim, decode_answer, read_directory
 from faust_assigner.wire.documents import printable
 from faust_assigner.wire.join import JoinData
 
@@ -41,8 +41,8 @@ STABLE = "Stable"
 class DescribedMember:
     """A member. ``said`` is its metadata from the join, ``given`` the leader's answer.
 
-    Both are None during a rebalance. One of them is None if it is unreadable; ``problem`` then has
-    the reason.
+    Both are None during a rebalance. An unreadable value is None, too; ``problem`` then has the
+    reason.
     ``record_bytes`` is the member's part of the group's record.
     """
 
@@ -78,7 +78,7 @@ class DescribedMember:
         """
         if self.given is None:
             return {}
-        return own_topics({} if self.said is None else self.said.globals_, self.given)
+        return actives_to_claim({} if self.said is None else self.said.globals_, self.given)
 
     @property
     def copies(self) -> Claims:
@@ -105,7 +105,7 @@ class DescribedGroup:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the coordinator shows metadata and assignments."""
+        """Whether the group is stable, so that the coordinator shows metadata and assignments."""
         return self.state == STABLE
 
     @property
@@ -195,7 +195,7 @@ def replaced_urls(group: DescribedGroup) -> frozenset[str]:
         return frozenset()
     try:
         directory = read_directory(newest.directory)
-    except MetadataRefused:  # lags and members are known without the directory
+    except MetadataRefused:  # the report can do without the directory
         return frozenset()
     now = {member.instance_id: member.url for member in group.members if member.url}
     before = zip(directory.instances, directory.urls, strict=False)

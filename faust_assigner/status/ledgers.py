@@ -10,8 +10,8 @@ from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.ledgers.topic_source import read_story_lines
 from faust_assigner.settings.schema import TOPIC
 from faust_assigner.settings.table import LEDGER
-from faust_assigner.status.asking import ask_ledgers
 from faust_assigner.status.evidence import Evidence
+from faust_assigner.status.worker_requests import ask_ledgers
 from faust_assigner.wire.documents import printable
 
 #: The most pages that are read from each worker's ledger; a page has about one MiB.

@@ -131,7 +131,7 @@ class MemberReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class WaitReport:
     """A wait. ``member`` is the name of the waiting member, None for the group."""
 
     kind: str
@@ -185,7 +185,7 @@ class Report:
     totals: Totals
     members: tuple[MemberReport, ...]
     partitions: tuple[Partition, ...]
-    waits: tuple[Waiting, ...]
+    waits: tuple[WaitReport, ...]
     differences: tuple[Difference, ...]
     problems: tuple[str, ...] = field(default=())
     version: int = VERSION

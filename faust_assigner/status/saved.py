@@ -67,7 +67,7 @@ def _read_documents(path: Path) -> Iterator[Report | Rounds]:
                 yield of_json(Report, document) if is_report else of_json(Rounds, document)
             except MetadataRefused as error:
                 if number > 1 and not line.endswith(b"\n"):
-                    return  # the writer was killed
+                    return  # the writer was killed before it completed the last line
                 raise ConfigError(
                     f"{path}, line {number}: not an output of faust-assigner status --json "
                     f"({error})"

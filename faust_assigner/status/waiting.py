@@ -9,17 +9,17 @@ from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.status.described import DescribedGroup
 from faust_assigner.status.evidence import Place
 from faust_assigner.status.members import View, owners_of
-from faust_assigner.status.report import Copy, Waiting
+from faust_assigner.status.report import Copy, WaitReport
 from faust_assigner.wire.worker_status import REASONS
 
-#: The settings whose values are the time limits in the texts of waits.
+#: The settings with the time limits that the texts about waits show.
 _SESSION = "broker_session_timeout"
 _REBALANCE = "broker_rebalance_timeout"
 
 
 def waits_of(
     group: DescribedGroup, views: Sequence[View], copies: Mapping[Place, Sequence[Copy]]
-) -> tuple[Waiting, ...]:
+) -> tuple[WaitReport, ...]:
     """Return all waits; the group's own wait comes first."""
     return (
         *_round_waits(group, views),
@@ -31,14 +31,14 @@ def waits_of(
     )
 
 
-def _round_waits(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiting]:
+def _round_waits(group: DescribedGroup, views: Sequence[View]) -> Iterator[WaitReport]:
     if not group.is_rebalancing:
         return
     ages = [view.status.round_age_s for view in views if view.status is not None]
     since = max((age for age in ages if age is not None), default=None)
     if group.state == "CompletingRebalance":
         text = "a rebalance is in progress: the members wait for the leader's assignment"
-        yield Waiting(kind="rebalance", member=None, text=text, seconds=since)
+        yield WaitReport(kind="rebalance", member=None, text=text, seconds=since)
         return
     late = [view.name for view in views if view.is_lost]
     busy = [
@@ -52,7 +52,7 @@ def _round_waits(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiti
     limit = _largest_setting(views, _REBALANCE)
     most = f", at most {limit:g} s (broker_rebalance_timeout)" if limit is not None else ""
     whom = " and ".join(parts) or "members to rejoin"
-    yield Waiting(
+    yield WaitReport(
         kind="rebalance",
         member=None,
         text=f"a rebalance is in progress: the group waits for {whom}{most}",
@@ -60,12 +60,12 @@ def _round_waits(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiti
     )
 
 
-def _silent_worker_waits(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiting]:
+def _silent_worker_waits(group: DescribedGroup, views: Sequence[View]) -> Iterator[WaitReport]:
     limit = _largest_setting(views, _SESSION)
     for view in views:
         if view.is_lost and group.is_settled:
             after = "" if limit is None else f" ({limit:g} s)"
-            yield Waiting(
+            yield WaitReport(
                 kind="answer",
                 member=view.name,
                 text=f"does not answer: {view.heard.detail}. Without heartbeats the "
@@ -83,14 +83,14 @@ def _largest_setting(views: Sequence[View], setting: str) -> float | None:
     return max((value for value in values if value), default=None)
 
 
-def _standstill_waits(views: Sequence[View]) -> Iterator[Waiting]:
+def _standstill_waits(views: Sequence[View]) -> Iterator[WaitReport]:
     for view in views:
         by_reason: defaultdict[str, list[tuple[Place, float]]] = defaultdict(list)
         for one in view.status.standing if view.status is not None else ():
             by_reason[one.reason].append(((one.topic, one.partition), one.seconds))
         for reason, found in sorted(by_reason.items()):
             places = "; ".join(as_ranges(place for place, _ in found))
-            yield Waiting(
+            yield WaitReport(
                 kind="standing",
                 member=view.name,
                 text=f"{places} not processed: {REASONS.get(reason, reason)}{_restore(view, reason)}",
@@ -109,7 +109,7 @@ def _restore(view: View, reason: str) -> str:
 
 def _warmup_waits(
     views: Sequence[View], copies: Mapping[Place, Sequence[Copy]]
-) -> Iterator[Waiting]:
+) -> Iterator[WaitReport]:
     owners = owners_of(views)
     for view in views:
         by_owner: defaultdict[str | None, list[Place]] = defaultdict(list)
@@ -125,14 +125,14 @@ def _warmup_waits(
             ]
             behind = f" ({sum(lags):,} records behind)" if lags else ""
             then = f"to take over from {owner}" if owner else "to become the owner"
-            yield Waiting(
+            yield WaitReport(
                 kind="warm-up",
                 member=view.name,
                 text=f"catches up on {'; '.join(as_ranges(places))}{behind} {then}",
             )
 
 
-def _promise_waits(views: Sequence[View]) -> Iterator[Waiting]:
+def _promise_waits(views: Sequence[View]) -> Iterator[WaitReport]:
     for view in views:
         given = view.member.given if view.member.given is not None else view.status
         promised = [
@@ -141,23 +141,23 @@ def _promise_waits(views: Sequence[View]) -> Iterator[Waiting]:
             for number in numbers
         ]
         if promised:
-            yield Waiting(
+            yield WaitReport(
                 kind="hand-over",
                 member=view.name,
                 text=f"gets {'; '.join(as_ranges(promised))} after their owners have revoked them",
             )
 
 
-def _worker_waits(views: Sequence[View]) -> Iterator[Waiting]:
+def _worker_waits(views: Sequence[View]) -> Iterator[WaitReport]:
     for view in views:
         status = view.status
         if status is None:
             continue
         if status.is_leaving:
             text = "stops, and hands its partitions over"
-            yield Waiting(kind="leaving", member=view.name, text=text)
+            yield WaitReport(kind="leaving", member=view.name, text=text)
         for wait in status.waits:
-            yield Waiting(
+            yield WaitReport(
                 kind="step",
                 member=view.name,
                 text=f"{wait.what} waits for {wait.step}",

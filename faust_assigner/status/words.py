@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -28,6 +29,16 @@ TRIGGERS: Mapping[str, str] = {
 }
 #: For each unit from a minute on: its seconds and sign; seconds and sign of the next smaller unit.
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    """Return a sort key by which ``shop-2`` comes before ``shop-10``, also within longer names.
+
+    >>> sorted(["shop-10.shop", "shop-2.shop"], key=natural)
+    ['shop-2.shop', 'shop-10.shop']
+    """
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name
 
 
 def names_of(report: Report) -> dict[str, str]:

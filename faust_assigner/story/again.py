@@ -37,7 +37,7 @@ class Remedy:
 
 
 def remedies(story: Story, move: Moved, place: Place) -> tuple[tuple[Remedy, ...], str]:
-    """Return (changes that avoid the move, smallest first; the reason if none could be tried, else "")."""
+    """Return (changes that avoid the move or its cold restore; the reason if none was tried, else "")."""
     decision, asked = move.by, move.by.asked
     if asked is None:
         return (
@@ -126,7 +126,7 @@ def _possible_changes(
 
 
 def _with_departed(gone: str, move: Moved, asked: PlanInput) -> PlanInput | None:
-    """Return the input with the departed member added as it was after the previous round."""
+    """Return the input with the departed member as it was in the previous round; None if that is unknown."""
     member = _member_as_before(gone, move.origin.before, asked)
     return None if member is None else asked.with_members((*asked.members, member))
 
@@ -167,7 +167,7 @@ def _without_newcomers(came: frozenset[str], asked: PlanInput) -> PlanInput | No
 
 
 def _with_one_more_standby(move: Moved, asked: PlanInput) -> PlanInput | None:
-    """Return the input with one more standby per task, as if the previous round had placed it."""
+    """Return the input with one more standby per task from the previous round; None if that is unknown."""
     before = move.incident.before
     if before is None or before.asked is None:
         return None
@@ -204,7 +204,7 @@ def _outcome(plan: Plan, place: Place) -> Outcome | None:
 
 
 def task_of(decision: Decision, place: Place) -> tuple[str, ...]:
-    """Return the topics that are co-partitioned with a partition's topic; only this topic if unknown."""
+    """Return the topics that are co-partitioned with a partition's topic, or only this topic if unknown."""
     if decision.asked is not None:
         with suppress(FaustAssignerError):
             for group in decision.asked.plan().groups:

@@ -127,8 +127,8 @@ def _before(
 ) -> Decision | None:
     """Return the previous round, of which the row has only the owners; None if the row cannot be decoded.
 
-    The id of a departed member is its name. A row of the assigner service, or of a later version, may have
-    values that cannot be decoded.
+    The row has no id of a member that has departed since; the member's name then serves as its id. A row of
+    the assigner service, or of a later version, may have values that cannot be decoded.
     """
     told = row.get("before")
     if not isinstance(told, dict):
@@ -201,7 +201,7 @@ def _previous_urls(row: Mapping[str, Any]) -> list[str]:
 
 
 def shared_hosts(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the hosts with several workers in any of ``rows``; so a member has one name in all decisions."""
+    """Return the hosts with several workers in any of ``rows``, so that a member's name never changes."""
     origins = {
         origin for row in rows for origin in (*_member_origins(row).values(), *_previous_urls(row))
     }

@@ -11,7 +11,7 @@ from faust_assigner.story.read import Story
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
-    """A cause and its rounds; ``before`` is the last decision before the incident, or None.
+    """A cause and its rounds (rebalances); ``before`` is the last decision before them, or None.
 
     A static member that restarts within its session timeout gets a new id without a round (KIP-345). Such a
     member is neither in ``gone`` nor in ``came``.
@@ -88,7 +88,7 @@ def incidents(story: Story) -> tuple[Incident, ...]:
     """Return all incidents, by time; a round after an unfinished round belongs to the same incident.
 
     A round is unfinished if its row announces a second round, or if the next row states that it completes the
-    round. If the leader changes in between, only the announcement exists.
+    round. If the leader changes between the two rounds, only the announcement exists.
     """
     found: list[list[Decision]] = []
     for decision in story.decisions:

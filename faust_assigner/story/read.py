@@ -19,6 +19,9 @@ from faust_assigner.story.decisions import (
     shared_hosts,
 )
 
+#: The most generations and seconds by which a wrong clock may reorder decisions.
+NEAR, SKEW_S = 10, 120.0
+
 
 class NothingKnown(FaustAssignerError):
     """The ledgers lack the requested data; the message names the available data."""
@@ -38,6 +41,27 @@ class Story:
             if member_id in decision.all_names:
                 return decision.all_names[member_id]
         return member_id
+
+
+def in_order(decisions: Iterable[Decision]) -> list[Decision]:
+    """Sort decisions by time, and by generation where a clock was set back or leaders' clocks differ.
+
+    Generations begin again after a group's deletion. The generation therefore decides the order only of
+    decisions that are at most ``NEAR`` generations and ``SKEW_S`` seconds apart, and only while no
+    generation repeats.
+    """
+    lives: list[dict[int, Decision]] = [{}]
+    newest: Decision | None = None
+    for one in sorted(decisions, key=lambda one: (one.at, one.generation)):
+        if newest is not None and one.generation <= newest.generation:
+            is_near = newest.generation - one.generation <= NEAR and one.at - newest.at <= SKEW_S
+            if not is_near or one.generation in lives[-1]:
+                lives.append({})
+                newest = None
+        if newest is None or one.generation > newest.generation:
+            newest = one
+        lives[-1][one.generation] = one
+    return [life[generation] for life in lives for generation in sorted(life)]
 
 
 @dataclass
@@ -94,6 +118,6 @@ def read(lines: Iterable[bytes], group: str | None = None) -> Story:
     )
     return Story(
         group=name,
-        decisions=tuple(sorted(decisions, key=lambda one: (one.at, one.generation))),
+        decisions=tuple(in_order(decisions)),
         recoveries=tuple(sorted(rows.recoveries, key=lambda one: (one.started, one.place))),
     )

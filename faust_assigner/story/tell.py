@@ -117,18 +117,16 @@ def _warmth(move: Moved, active: Active, topics: Sequence[str]) -> str:
     if asked is not None and not asked.changelogs & set(topics):
         return "without a table"
     if active.standby_hit:
-        return "warm: a copy of its table was there"
+        return "warm: the new owner had a copy of its table"
     if active.cold:
-        return "cold: its table was elsewhere"
+        return "cold: only other members had its table"
     return "cold: no living member had its table"
 
 
 def _missing_recovery_text(restored: Sequence[Recovery], is_cold: bool) -> str:
     if restored or not is_cold:
         return ""
-    return (
-        "how long it was restored: the ledger of its new owner is missing, or it was lost meanwhile"
-    )
+    return "the restore time: the new owner's ledger is missing, or the partition moved on"
 
 
 def _timeline_events(

@@ -58,7 +58,7 @@ class Clock:
         self._held_at = self.monotonic()
 
     def run(self) -> None:
-        """Let the clock advance by itself again."""
+        """Let the clock advance with the machine's clock again."""
         if self._held_at is not None:
             self._ahead_s, self._held_at = self._held_at - time.monotonic(), None
 
@@ -85,7 +85,7 @@ class Alarm(NamedTuple):
     """The next timer of a loop, in ``in_s`` seconds.
 
     ``is_short`` is True for a short sleep, which is a poll. The next timer of a sleep of at least
-    ``LONG_S`` is due in ``long_in_s`` seconds.
+    ``LONG_S`` is due in ``long_in_s`` seconds. Both times are infinite without such a timer.
     """
 
     in_s: float
@@ -97,7 +97,7 @@ Alarms: TypeAlias = list[tuple[float, int, bool, asyncio.TimerHandle]]
 
 
 class MovedLoop(asyncio.SelectorEventLoop):
-    """An event loop that follows a :class:`Clock`."""
+    """An event loop whose time and timers follow a :class:`Clock`."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class MovedLoop(asyncio.SelectorEventLoop):
         self._count = 0
 
     def time(self) -> float:
-        """Return the clock's time."""
+        """Return the clock's time plus ``extra_s``."""
         return self._moved.monotonic() + self.extra_s
 
     def call_at(

@@ -36,7 +36,7 @@ class Faults:
     def resume(self, client_id: str) -> None:
         """Serve the client's held requests."""
         for connection in self.stalled.pop(client_id, ()):
-            connection.take_what_waited()
+            connection.process_held_data()
 
     def lose(self, client_id: str, api_key: int | None = None, times: int = 1) -> None:
         """Apply the client's next ``times`` requests, but close the connection before the response.
@@ -91,14 +91,14 @@ class FaultyConnection(Connection):
             line.append(self)
         self._waiting += data
 
-    def take_what_waited(self) -> None:
+    def process_held_data(self) -> None:
         """Process the data that arrived while the client was stalled."""
         waiting, self._waiting = self._waiting, b""
         if waiting and not self.is_closing:
             super().data_received(waiting)
 
     def _serve_again(self, frame: bytes) -> bool:
-        """Return False, so that every request is decoded: its response may have to be lost."""
+        """Return False: every request must be decoded, because its response may have to be lost."""
         return False
 
     def _respond(self, header: RequestHeader, outcome: object) -> None:

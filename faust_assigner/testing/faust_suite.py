@@ -2,11 +2,10 @@
 
     pytest -p faust_assigner.testing.faust_suite tests/
 
-Every app gets our assignor, unless it chooses one itself. So do tests that import the class from
-``faust.assignor``. The parts of our fixup are installed in each app, too. The summary counts the
-created assignors
-and lists the skipped tests with their reasons. ``make faust-suite`` fetches the tests and runs
-them with :mod:`faust_assigner.testing.faust_suite_run`.
+Every app gets our assignor, unless it chooses one itself. Tests that import the class from
+``faust.assignor`` get our assignor, too. The parts of our fixup are installed in each app, too. The
+summary counts the created assignors and lists the skipped tests with their reasons. ``make
+faust-suite`` fetches the tests and runs them with :mod:`faust_assigner.testing.faust_suite_run`.
 """
 
 from __future__ import annotations
@@ -102,6 +101,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run in which no test used our assignor, because such a run proves no fact."""
+    """Fail a run in which no test used our assignor: such a run says nothing about our assignor."""
     if session.testscollected and not _created and not session.config.option.collectonly:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

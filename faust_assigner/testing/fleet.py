@@ -248,14 +248,14 @@ class Fleet:
         self._wait_for_rest(quiet_s, timeout_s)
 
     def _wait_for_rest(self, quiet_s: float, timeout_s: float, *, is_hurried: bool = False) -> None:
-        """Wait until the group is at rest; ``is_hurried`` lets time pass faster meanwhile."""
+        """Wait until the group is at rest; with ``is_hurried`` the workers' time passes faster."""
 
-        def creep() -> None:
+        def let_time_pass() -> None:
             if is_hurried and not self.processes:
-                self.clock.move(turns.CREEP_S * 20)
+                self.clock.move(turns.IDLE_STEP_S * 20)
 
         self.clock.run()
-        wait_for_rest(self.workers, self.broker, quiet_s, timeout_s, creep)
+        wait_for_rest(self.workers, self.broker, quiet_s, timeout_s, let_time_pass)
         self.clock.hold()
         self._is_at_rest = True
 

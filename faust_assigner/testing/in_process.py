@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 POLL_S = 0.01
 #: While a worker stops, its clock advances by ``HURRY_S`` in each ``PAUSE_S`` of real time.
 HURRY_S, PAUSE_S = 0.05, 0.002
-#: The passes of the event loop that the work of a fired timer may need.
+#: The number of passes of the event loop that the work of a fired timer may need.
 ROUNDS = 10
 #: The most real seconds that a turn waits for pending sends and calls of the consumer's thread.
 ANSWERED_S = 1.0
@@ -57,7 +57,7 @@ class InProcess:
         self.app: Any = None
         self.loop: MovedLoop
         self._up = threading.Event()
-        #: The number of pending sends, and calls of the consumer's thread without polls for records.
+        #: The number of pending sends plus pending calls of the consumer's thread; polls do not count.
         self._calls = 0
 
     # -- a life
@@ -97,11 +97,16 @@ class InProcess:
 
     async def _live(self) -> None:
         self._over = asyncio.Event()
-        self._join_the_test()
+        self._use_the_tests_time()
         starting = asyncio.ensure_future(self.app.start())
         waiting = asyncio.ensure_future(self._over.wait())
         crashed = asyncio.ensure_future(self.app._crashed.wait())
-        await asyncio.wait({waiting, crashed}, return_when=asyncio.FIRST_COMPLETED)
+        ends = {waiting, crashed}
+        await asyncio.wait({starting, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        # An error after the order to stop is not the app's: a killed worker is cut off while it starts.
+        refused = None if waiting.done() or not starting.done() else starting.exception()
+        if refused is None:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         stopping = asyncio.ensure_future(self.app.stop())
         began = time.monotonic()
         while not stopping.done() and time.monotonic() - began < PATIENCE_S / 3:
@@ -110,10 +115,11 @@ class InProcess:
         for task in (starting, waiting, crashed, stopping):
             task.cancel()
         await asyncio.gather(starting, waiting, crashed, stopping, return_exceptions=True)
-        if self._crash is not None:
-            raise self._crash
+        if (error := self._crash or refused) is not None:
+            raise error
 
-    def _join_the_test(self) -> None:
+    def _use_the_tests_time(self) -> None:
+        """Shorten the consumer's polls, count its pending calls, and give records the test's time."""
         consumer = self.app.consumer
         get = consumer._getmany
 

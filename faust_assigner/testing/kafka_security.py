@@ -34,7 +34,7 @@ class SecuredListener:
     bootstrap: str
     folder: Path
     user: str = "shop"
-    #: Contains every character that a properties file and JAAS must escape.
+    #: The password contains every character that a properties file or JAAS must escape.
     password: str = field(default_factory=lambda: f'{secrets.token_hex(8)}"= \\#', repr=False)
     store_password: str = field(default_factory=lambda: secrets.token_hex(8), repr=False)
 

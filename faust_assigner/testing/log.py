@@ -78,7 +78,7 @@ def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
 
     def logs_of(node: Node) -> list[tuple[bytes, list[Aborted]]]:
         found = node.catalogue.get(topic)
-        return [_whole(log) for log in found.partitions] if found else []
+        return [_all_batches(log) for log in found.partitions] if found else []
 
     records = [
         record
@@ -89,7 +89,10 @@ def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
 
 
 def rows(records: Iterable[Record]) -> dict[Any, Any]:
-    """Return the rows of a table from the records of its changelog: the newest value of each key."""
+    """Return the rows of a table from the records of its changelog: the newest value of each key.
+
+    A key that is a JSON object, such as a Faust record, becomes its (name, value) pairs in order.
+    """
     found: dict[Any, Any] = {}
     for record in sorted(records, key=lambda record: record[3:]):
         key = _hashable_key(record.key)
@@ -100,10 +103,12 @@ def rows(records: Iterable[Record]) -> dict[Any, Any]:
 
 
 def _hashable_key(key: object) -> Any:
+    if isinstance(key, dict):
+        return tuple((name, _hashable_key(value)) for name, value in sorted(key.items()))
     return tuple(map(_hashable_key, key)) if isinstance(key, list) else key
 
 
-def _whole(log: PartitionLog) -> tuple[bytes, list[Aborted]]:
+def _all_batches(log: PartitionLog) -> tuple[bytes, list[Aborted]]:
     """Return all batches of a partition, and its aborted transactions."""
     parts, offset = [], log.start_offset
     while reading := plan_read(log, offset, BATCH_BYTES, at_least_one=True):

@@ -19,11 +19,11 @@ def wait_for_rest(
     broker: EmbeddedBroker,
     quiet_s: float,
     timeout_s: float,
-    creep: Callable[[], None],
+    let_time_pass: Callable[[], None],
 ) -> None:
     """Return when the group has been at rest, with the same owners, for ``quiet_s`` seconds.
 
-    Each check first calls ``creep()``.
+    Each check first calls ``let_time_pass()``.
 
     Raises a worker's error, or AssertionError with the state of each worker.
     """
@@ -32,7 +32,7 @@ def wait_for_rest(
 
     def rests() -> bool:
         nonlocal since, seen
-        creep()
+        let_time_pass()
         now = rest(living(workers), broker)
         if now is None or now != seen:
             seen, since = now, time.monotonic()

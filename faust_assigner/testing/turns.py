@@ -20,8 +20,8 @@ PATIENCE_S = 120.0
 STEP_S, FIRST_S, LATER_STEP_S = 0.25, 60.0, 1.0
 #: The number of consecutive checks without progress after which the workers count as idle.
 IDLE_TURNS = 5
-#: Seconds by which each check moves the workers' time.
-CREEP_S = 0.001
+#: Seconds by which each check for idle workers advances their time.
+IDLE_STEP_S = 0.001
 #: The most real seconds that a step waits for workers that poll for external events.
 LOOKING_S = 0.5
 
@@ -65,8 +65,8 @@ def run_until_idle(workers: Mapping[str, Member], broker: EmbeddedBroker, clock:
         is_read = not any(_is_worker_behind(one, broker) for one in now)
         calm = calm + 1 if now == seen and is_read else 0
         seen = now
-        time.sleep(CREEP_S)
-        clock.move(CREEP_S)
+        time.sleep(IDLE_STEP_S)
+        clock.move(IDLE_STEP_S)
 
 
 def running(workers: Mapping[str, Member]) -> list[InProcess]:

@@ -110,27 +110,27 @@ class VirtualBroker:
 
     def kill(self, client_id: str) -> None:
         """Cut a client off permanently, without notice to the group, as SIGKILL does."""
-        self._tell(lambda faults: faults.kill(client_id))
+        self._apply_fault(lambda faults: faults.kill(client_id))
 
     def stall(self, client_id: str) -> None:
         """Hold a client's requests until :meth:`resume`, as SIGSTOP or a full network would."""
-        self._tell(lambda faults: faults.stall(client_id))
+        self._apply_fault(lambda faults: faults.stall(client_id))
 
     def resume(self, client_id: str) -> None:
         """Serve the held requests, in order."""
-        self._tell(lambda faults: faults.resume(client_id))
+        self._apply_fault(lambda faults: faults.resume(client_id))
 
     def lose_response(self, client_id: str, api_key: int | None = None, times: int = 1) -> None:
         """Apply the client's next ``times`` requests, but close the connection before the response.
 
         With ``api_key`` only requests of this API count.
         """
-        self._tell(lambda faults: faults.lose(client_id, api_key, times))
+        self._apply_fault(lambda faults: faults.lose(client_id, api_key, times))
 
     @property
     def responses_lost(self) -> int:
         """The number of lost responses so far."""
         return self._faults.lost
 
-    def _tell(self, fault: Callable[[Faults], None]) -> None:
+    def _apply_fault(self, fault: Callable[[Faults], None]) -> None:
         self._broker.call(lambda node: fault(self._faults))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from faust_assigner.actives.weighted import Weighed
-from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Onward, Previous
+from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Previous, WarmupPlan
 
 #: The rules by which a task may be placed; ``Plan.rule`` holds indexes into this tuple.
 RULES = (
@@ -60,7 +60,7 @@ class Placed:
     replicas: int = 0
     weighed: Weighed | None = None
     waiting: Bools | None = None
-    onward: Onward | None = None
+    warmup_plan: WarmupPlan | None = None
 
     @property
     def member_ids(self) -> tuple[str, ...]:
@@ -74,12 +74,12 @@ class Placed:
 
     @cached_property
     def owner(self) -> tuple[Ints, ...]:
-        """See the class."""
+        """int64[n_g] by group: the member that owns each task."""
         return self._split(self.flat_owner)
 
     @cached_property
     def standby(self) -> tuple[Ints, ...]:
-        """See the class."""
+        """int64[n_g, R] by group: the members of each task's standbys; R = 0 if stateless."""
         return tuple(
             rows if group.is_stateful else rows[:, :0]
             for group, rows in zip(self.groups, self._split(self.flat_standby), strict=True)
@@ -87,48 +87,48 @@ class Placed:
 
     @cached_property
     def previous_owner(self) -> tuple[Ints, ...]:
-        """See the class."""
+        """int64[n_g] by group: each task's living, subscribed previous owner, or ``NOBODY``."""
         return self._split(self.previous.owner)
 
     @cached_property
     def target(self) -> tuple[Ints, ...]:
-        """See the class."""
+        """int64[n_g] by group: each task's target member."""
         return self._split(self.flat_target)
 
     @property
     def wanted(self) -> tuple[Ints, ...] | None:
         """int64[n_g] by group: the owners after all warm-ups; None without warm-ups."""
-        return None if self.onward is None else self._split(self.onward.target)
+        return None if self.warmup_plan is None else self._split(self.warmup_plan.target)
 
     @cached_property
     def warmup(self) -> tuple[Ints, ...]:
-        """See the class."""
+        """int64[n_g] by group: the member with a warm-up of each task, or ``NOBODY``."""
         return self._split(self.flat_warmup)
 
     @cached_property
     def rule(self) -> tuple[npt.NDArray[np.int8], ...]:
-        """See the class."""
+        """int8[n_g] by group: the rule of each placement, as an index into ``RULES``."""
         return self._split(self.flat_rule)
 
     @cached_property
     def cold(self) -> tuple[Bools, ...]:
-        """See the class."""
+        """bool[n_g] by group: :attr:`flat_cold` of the group's tasks."""
         return self._split(self.flat_cold)
 
     @cached_property
     def standby_hit(self) -> tuple[Bools, ...]:
-        """See the class."""
+        """bool[n_g] by group: :attr:`flat_hit` of the group's tasks."""
         return self._split(self.flat_hit)
 
     @cached_property
     def flat_warmup(self) -> Ints:
         """int64[T]: the member with a warm-up, the task's next owner, or ``NOBODY``."""
-        return self._nobody() if self.onward is None else self.onward.warmup
+        return self._nobody() if self.warmup_plan is None else self.warmup_plan.warmup
 
     @cached_property
     def flat_awaited(self) -> Ints:
         """int64[T]: the member to which the task moves once its copy has caught up, or ``NOBODY``."""
-        return self._nobody() if self.onward is None else self.onward.awaited
+        return self._nobody() if self.warmup_plan is None else self.warmup_plan.awaited
 
     def _nobody(self) -> Ints:
         return np.full(self.layout.tasks, NOBODY, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 A weight is the load of a partition relative to an ordinary partition (1.0). The pipeline computes the
 weights with Spark or plain Python. A file or a compacted topic carries the weights to the assignor.
-The rules that keep a bad document from harming a group are in this module, which does no I/O:
+This module does no I/O. It has the rules that keep a bad document from harming a group:
 
 * the writer and the reader clamp a weight to 0.25-4 times the median of its group, or to the
   limits that the operator of the group sets for both (``limits.py``);
@@ -36,7 +36,7 @@ FORMAT_VERSION = 1
 
 #: Seconds after which weights count as stale, because they no longer describe the load.
 MAX_AGE_S = WEIGHTS_MAX_AGE_S.default
-#: Seconds by which the clocks of two machines may differ; a document of a later time is not used.
+#: Seconds by which the clocks of two machines may differ. A document from further in the future is not used.
 CLOCK_SKEW_S = 3_600.0
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -172,8 +172,8 @@ def encode(
 def decode(data: bytes) -> WeightsDocument:
     """Parse and validate a document, plain or zlib-compressed.
 
-    Raises WeightsRefused with the first fault: size, JSON, format, version, or a row. One bad row
-    refuses the whole document: half a document would shift load onto the other half.
+    Raises WeightsRefused with the first fault: size, JSON, format, version, or a row. One bad row refuses the
+    whole document: with half of the rows, load would shift to the other partitions.
     """
     text = _inflate_document(data)
     try:
@@ -184,7 +184,7 @@ def decode(data: bytes) -> WeightsDocument:
         raise WeightsRefused(f"not a weights document: 'format' is not {FORMAT!r}")
     if found.get("format_version") != FORMAT_VERSION:
         raise WeightsRefused(
-            f"format_version {found.get('format_version')!r}, this build reads {FORMAT_VERSION}"
+            f"it has format_version {found.get('format_version')!r}, this build reads {FORMAT_VERSION}"
         )
     version = _checked_integer(found.get("version"), "version", 2**63)
     computed_at = parse_stamp(found.get("computed_at"))

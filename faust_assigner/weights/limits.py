@@ -1,4 +1,4 @@
-"""The limits of a weight: costs become weights around the median, clamped to the lowest and the highest."""
+"""The limits of weights: costs are divided by their median, and clamped to a lowest and a highest weight."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEUTRAL = 1.0
 
 
 class Limits(NamedTuple):
-    """The lowest and highest weight as multiples of the median, so that one bad sample cannot fill a worker.
+    """The lowest and highest weight, as multiples of the median; one bad sample then cannot fill a worker.
 
     A steep load needs wider limits: under a Zipf law the heaviest of 100 partitions is 50 times the median.
     """

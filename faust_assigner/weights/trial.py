@@ -26,7 +26,7 @@ class TrialScore:
     ``before``   the heaviest member's load under the current claims, 0 without claims
     ``counted``, ``weighted``  the heaviest member's load in either plan; 1.0 means equal loads
     ``*_moves``  tasks that change their owner
-    ``ratio``    weighted / counted: the relief of the heaviest member
+    ``ratio`` weighted / counted; below 1.0, the weights relieve the heaviest member
     """
 
     members: int

@@ -1,1 +1,1 @@
-"""The bytes that members exchange: a member's metadata in a JoinGroup, and the leader's answers."""
+"""The encodings of a member's metadata in a JoinGroup, and of the leader's answers."""

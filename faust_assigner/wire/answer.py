@@ -87,7 +87,7 @@ class Answer:
 
 
 def _decode_outcome(body: Reader, topics: Sequence[str]) -> Outcome | None:
-    # The outcome is only shown to people: if it is unreadable, the assignment must stay readable.
+    # The outcome is only for display: if it is unreadable, the assignment must stay readable.
     try:
         return decode_outcome(body)
     except MetadataRefused:
@@ -109,7 +109,7 @@ _OUTCOMES = Kind(
 _GENERATION = Field(1, GENERATION, ("generation",))
 _FLAGS = Field(2, _UNIFORM, ("is_uniform",))
 _DECISION = Field(4, _SHORT_TEXT, ("decision_id",))
-#: These fields contain topics as indexes: ``writes`` in the sorted topics of the actives, ``awaited`` in
+#: These fields contain indexes of topics: ``writes`` in the sorted topics of the actives, ``awaited`` in
 #: those of the standbys, and ``promised`` in those of the group ids.
 _WRITES = Field(3, CLAIMS, ("writes",))
 _AWAITED = Field(5, CLAIMS, ("awaited",))
@@ -122,7 +122,7 @@ _BY_TAG = {
 
 
 class AnswerWriter:
-    """Writes all answers of one round; the common part is compressed once.
+    """Encodes all answers of one round; the common part is compressed once.
 
     If the directory would make the group's record too large for Kafka, answers to our members can leave it
     out; such members cannot route by key. Stock members always get the directory. ``version`` is the lowest
@@ -275,7 +275,7 @@ def read_directory(data: bytes) -> Directory:
     return decode_directory(data) if data else Directory()
 
 
-def own_topics(topics: Collection[str], answer: Answer) -> dict[str, Runs]:
+def actives_to_claim(topics: Collection[str], answer: Answer) -> dict[str, Runs]:
     """Return the actives of an answer as claims for the next round.
 
     ``topics`` are the changelogs of this member's global tables, of which every member gets all partitions.

@@ -51,7 +51,7 @@ def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, object]
     except (ValueError, RecursionError, MemoryError) as exc:
         raise MetadataRefused(f"not JSON: {type(exc).__name__}") from None
     if not isinstance(value, dict):
-        raise MetadataRefused(f"JSON {type(value).__name__} instead of an object")
+        raise MetadataRefused(f"the JSON is a {type(value).__name__}, not an object")
     return value
 
 
@@ -66,11 +66,11 @@ def _check_depth(data: bytes) -> None:
         size = len(brackets)
         brackets = brackets.replace(b"[]", b"")
     if brackets:
-        raise MetadataRefused(f"JSON deeper than {JSON_DEPTH}")
+        raise MetadataRefused(f"the JSON is nested deeper than {JSON_DEPTH}")
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise MetadataRefused(f"JSON with {name}")
+    raise MetadataRefused(f"the JSON contains {name}")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -106,5 +106,5 @@ def read_label(value: object, what: str, *, chars: int = LABEL_CHARS) -> str:
     if len(value) > chars:
         raise MetadataRefused(f"{what} of {len(value)} characters, the limit is {chars}")
     if _CONTROL.search(value):
-        raise MetadataRefused(f"{what} with a blank or control character")
+        raise MetadataRefused(f"{what} contains a blank or control character")
     return value

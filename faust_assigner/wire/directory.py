@@ -1,8 +1,8 @@
 """The directory for every member's router: the URLs of each partition's owner and of its copies.
 
 The directory is the same for all members, so it is encoded and compressed once. Co-partitioned topics share
-one column: the owners' ranks, in partition order, as runs of equal ranks. From the instance ids the next
-leader finds a static member's partitions before its restart.
+one column: the owners' ranks, in partition order, as runs of equal ranks. With the instance ids, the next
+leader finds the partitions that a static member had before its restart.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Directory:
         return self.urls[int(owner[partition])]
 
     def standby_urls(self, topic: str, partition: int) -> tuple[str, ...]:
-        """Return the URLs of the members with a copy, as far as they are known."""
+        """Return the URLs of the members with a copy; empty if the directory has no copies."""
         ranks = [
             int(column[partition])
             for column in self.standbys.get(topic, ())
@@ -183,8 +183,8 @@ def decode_directory(data: bytes) -> Directory:
 
 def _decode_labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:
     if not raw:
-        # No bytes can mean no text or one empty text. One empty text is safe: if there is no member, no
-        # rank refers to it.
+        # Empty bytes mean no text or one empty text. Return one empty text: without members, no rank refers
+        # to it.
         return ("",)
     texts = split_texts(raw)
     if len(texts) > most:

@@ -1,4 +1,4 @@
-"""Tagged fields: a table has one row for each field, whose kind encodes and decodes the value.
+"""Tagged fields: a table has one :class:`Field` for each field, and its kind encodes and decodes the value.
 
 A member's metadata (:mod:`faust_assigner.wire.join`) and its answer (:mod:`faust_assigner.wire.answer`) are
 lists of such fields. A topic is written as its index in a sorted list of topics that both sides have:
@@ -77,7 +77,7 @@ def decode_rows(body: Reader, topics: Sequence[str]) -> list[str]:
     """Decode a set of indexes, and return the topics with these indexes."""
     rows = body.runs()
     if rows.end > len(topics):
-        raise MetadataRefused(f"a topic index beyond the {len(topics)} subscribed topics")
+        raise MetadataRefused(f"a topic index is beyond the {len(topics)} subscribed topics")
     return [topics[i] for i in rows]
 
 

@@ -2,10 +2,10 @@
 
 The bytes are JSON that Faust's own ("stock") assignor can read, with our data in one extra key
 ``faust_assigner``: ``"<version>:<base64 of tagged fields>"``. A topic is written as its index in the sorted
-subscription. A JoinGroup contains the subscription beside the user_data, so that no name occurs twice. The
-part for stock Faust repeats the claims while a stock leader is possible; its distributions, which no leader
-reads, stay empty. A reader skips unknown fields and keys. The version of an answer is the lowest version
-among the members.
+subscription. A JoinGroup contains the subscription in addition to the user_data, so the user_data repeat no
+topic name. The part for stock Faust repeats the claims while a stock leader is possible; its distributions,
+which no leader reads, stay empty. A reader skips unknown fields and keys. The version of an answer is the
+lowest version among the members.
 """
 
 from __future__ import annotations
@@ -67,11 +67,12 @@ class JoinData:
     ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers. ``actives`` and ``standbys``
     are the assignment of ``generation``. ``on_disk`` are table partitions with files on the member's disk,
     which it does not claim to own. ``former_actives`` are the member's partitions of ``former_generation``,
-    before its process ended; the member prefers them. ``changelogs`` are the topics that the member uses as
-    changelogs; ``globals_`` maps changelogs of global tables to whether every partition must also be a
-    standby. ``version`` is ``STOCK`` for a member without our key. ``positions`` is the member's progress in
-    each changelog, None if unknown. ``awaited`` are standbys on this member whose tasks are to move to it,
-    and ``overdue`` the awaited standbys that took too long (:mod:`faust_assigner.warmup`).
+    before its process ended; the planner prefers to return them to this member. ``changelogs`` are the
+    topics that the member uses as changelogs; ``globals_`` maps changelogs of global tables to whether every
+    partition must also be a standby. ``version`` is ``STOCK`` for a member without our key. ``positions`` is
+    the member's progress in each changelog, None if unknown. ``awaited`` are standbys on this member whose
+    tasks are to move to it, and ``overdue`` the awaited standbys that took too long
+    (:mod:`faust_assigner.warmup`).
     ``holds``: the member keeps
     processing ``actives`` during the round, so no other member may get them. ``promised`` are the partitions
     that the round of ``generation`` reserves for this member until their owners have revoked them; ``among``
@@ -114,10 +115,10 @@ class JoinData:
 
 def _decode_capacity(body: Reader, topics: Sequence[str]) -> float:
     if len(body.data) != 8:
-        raise MetadataRefused(f"a capacity of {len(body.data)} bytes")
+        raise MetadataRefused(f"the capacity has {len(body.data)} bytes instead of 8")
     (capacity,) = struct.unpack("<d", body.data)
     if not (math.isfinite(capacity) and 1 / LARGEST_CAPACITY <= capacity <= LARGEST_CAPACITY):
-        raise MetadataRefused(f"a capacity of {capacity!r}")
+        raise MetadataRefused(f"the capacity {capacity!r} is out of range")
     return float(capacity)
 
 
@@ -245,7 +246,7 @@ def _read_fields(fields: Reader, topics: tuple[str, ...], memo: Memo) -> dict[st
         if one is None:
             continue
         if one.names[0] in found:
-            raise MetadataRefused(f"field {tag} twice")
+            raise MetadataRefused(f"field {tag} occurs twice")
         if one.is_alike:
             key = (tag, body.data, topics)
             if key not in memo:

@@ -1,7 +1,7 @@
-"""A round's decision and its reason, in about 30 bytes of each answer.
+"""The outcome of a round: its decision and the reason, in about 30 bytes of each answer.
 
-A group's coordinator keeps the answers of the last round. So an operator's tool can read the outcome from any
-answer, even after the leader of that round has left.
+A group's coordinator stores the answers of the last round. So an operator's tool can read the outcome from
+any answer, even after the leader of that round has left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.runs import Reader, Writer
 
 _PLANNED, _LEADS = 1, 2
-#: The maximum number of listed names; further names are left out.
+#: The maximum number of URLs in ``joined`` and in ``left``; further URLs are left out.
 MOST_NAMED = 10
 _TEXT_CHARS = 2048
 _LATEST = 1 << 40

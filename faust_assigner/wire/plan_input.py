@@ -44,7 +44,7 @@ class PlanInput:
         return next((one for one in self.members if one.member_id == member_id), None)
 
     def with_members(self, members: Iterable[Member]) -> PlanInput:
-        """Return the same arguments with different members."""
+        """Return a copy of the arguments with different members."""
         return replace(self, members=tuple(members))
 
 
@@ -58,7 +58,7 @@ _PLAIN = {
     "rack_id": str,
     "capacity": float,
 }
-#: The maximum number of partitions in a text of runs.
+#: The maximum number of partitions in a text such as "0-2,4" (see :func:`as_runs`).
 MOST_PARTITIONS = 1_000_000
 
 

@@ -1,8 +1,8 @@
 """Encodes a member's progress in each changelog partition in few bytes.
 
 For each topic the bytes contain its index in the sorted subscription, the partitions as a set of numbers, and
-the offsets. An offset is the zigzag varint of its difference to the previous offset: partitions of a
-changelog have similar lengths, so the differences are small.
+the offsets. An offset is written as the zigzag varint of its difference to the previous offset. Partitions of
+a changelog have similar lengths, so the differences are small.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Int
     while not body.is_done:
         row = body.varint()
         if row >= len(topics):
-            raise MetadataRefused(f"a topic index beyond the {len(topics)} subscribed topics")
+            raise MetadataRefused(f"a topic index is beyond the {len(topics)} subscribed topics")
         runs = body.runs()
         offsets = _decode_offsets(body.take(body.varint()))
         if topics[row] in found or runs.size != len(offsets):
@@ -80,7 +80,7 @@ def _decode_offsets(raw: bytes) -> list[int]:
             continue
         offset += (value >> 1) ^ -(value & 1)
         if not 0 <= offset <= FURTHEST:
-            raise MetadataRefused("a position beyond the end of any log")
+            raise MetadataRefused("a position is beyond the end of any log")
         found.append(offset)
         value = shift = 0
     if shift:

@@ -1,4 +1,4 @@
-"""Encodes small numbers in few bytes: variable-length integers, sets as runs, and tagged fields.
+"""Encodes numbers in few bytes: variable-length integers, sets of numbers as runs, and tagged fields.
 
 A field is (tag, length, bytes). A reader skips unknown tags, so that a newer member may add fields.
 Varints are LEB128, seven bits per byte, least significant first.
@@ -115,7 +115,7 @@ class Runs:
 
 
 class Writer:
-    """Collects bytes; every method appends and returns None."""
+    """Collects encoded bytes in ``data``; every method appends to them."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -199,7 +199,7 @@ class Reader:
         return value
 
     def count(self, *, limit: int, item_bytes: int = 1) -> int:
-        """Read a number of items, at most ``limit`` and at most what the remaining bytes can contain."""
+        """Read a number of items, at most ``limit``; refuse more items than the remaining bytes can hold."""
         value = self.varint()
         if value > limit or value * item_bytes > len(self.data) - self.at:
             raise MetadataRefused(

@@ -33,7 +33,7 @@ def split_value(value: object) -> tuple[int, bytes]:
         or len(version) > 4
         or int(version) < 1
     ):
-        raise MetadataRefused(f"{KEY} without a version")
+        raise MetadataRefused(f"{KEY} has no version")
     return int(version), decode_base64(text)
 
 
@@ -73,9 +73,9 @@ def _topics_object(value: object, what: str) -> dict[str, Any]:
 
 def _read_numbers(value: object, what: str) -> Runs:
     if not isinstance(value, list) or not _are_whole_numbers(value):
-        raise MetadataRefused(f"{what} with a value that is not a list of whole numbers")
+        raise MetadataRefused(f"{what} has a value that is not a list of whole numbers")
     if value and not 0 <= min(value) <= max(value) <= LARGEST_INT:
-        raise MetadataRefused(f"{what} with a partition outside 0..{LARGEST_INT}")
+        raise MetadataRefused(f"{what} has a partition outside 0..{LARGEST_INT}")
     return Runs.of(value)
 
 
@@ -90,7 +90,7 @@ def read_group_ids(value: object) -> dict[str, int]:
         return {}
     ids = _topics_object(value, "topic_groups")
     if not _are_whole_numbers(ids.values()) or any(not 0 <= v <= LARGEST_INT for v in ids.values()):
-        raise MetadataRefused("topic_groups with a value that is not a group id")
+        raise MetadataRefused("topic_groups has a value that is not a group id")
     return dict(ids)
 
 

@@ -33,7 +33,7 @@ REASONS = {
 }
 #: The version of the document; later versions only add keys.
 VERSION = 1
-#: The key in ``counters`` for corrupt table folders that were set aside since the worker started.
+#: The key in ``counters`` for the number of corrupt table folders renamed since the worker started.
 CORRUPT_FOLDERS = "corrupt_folders"
 
 #: Topic -> partition numbers.
@@ -62,7 +62,7 @@ class CopyLag:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitUnderWay:
-    """A wait in a rebalance or a commit: the waiting part, the awaited step, the seconds so far."""
+    """A wait in a rebalance or a commit: the name of the wait, the awaited step, and the seconds so far."""
 
     what: str
     step: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import uuid
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ def s3_server() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    # s3fs keeps its connections for later tests.
+    # s3fs keeps its connections until the end of a test's fixture.
     leaks.excuse(lambda kind, thing: (kind, thing) == ("port", port))
     try:
         yield f"http://{host}:{port}"
@@ -27,8 +28,12 @@ def s3_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def s3_folder(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty ``s3://bucket/folder``; this process and its children find it by their environment."""
+def s3_folder(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An empty ``s3://bucket/folder``; this process and its children find it by their environment.
+
+    At the end s3fs closes its clients. A client that the garbage collector finds later is closed by a
+    task of whichever event loop runs then: a leak of an unrelated test.
+    """
     import s3fs
 
     for name, value in {
@@ -40,4 +45,6 @@ def s3_folder(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setenv(name, value)
     bucket = f"bucket-{uuid.uuid4().hex[:8]}"
     s3fs.S3FileSystem().mkdir(bucket)
-    return f"s3://{bucket}/snapshots"
+    yield f"s3://{bucket}/snapshots"
+    s3fs.S3FileSystem.clear_instance_cache()
+    gc.collect()

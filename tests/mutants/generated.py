@@ -1,12 +1,12 @@
 """Draws faults at random from the functions of a room and looks whether the tests of that room see them.
 
     python -m tests.mutants.generated --room app/recovery --count 30 --seed 7
-    python -m tests.mutants.generated --room planner.py --room standbys --jobs 2
+    python -m tests.mutants.generated --room planner.py --room standbys
     python -m tests.mutants.generated --changed main~5        # files that differ from that revision
     python -m tests.mutants.generated --room app --live       # the stories too
 
 A fault is ``killed`` when a test of its room fails or does not end, and ``SURVIVED`` when all of them pass. Only
-the tests that call the function of a fault are run; a run of the room without any fault finds them. With
+the tests that call the function of a fault are run, in a fork of one collected run (``forked.py``). With
 ``--live`` a fault that survived meets all other tests of its room: the stories in tests/integration on real
 processes, the embedded broker, Apache Kafka and Spark, and all examples of the properties. The short tests
 come before the slow tests; ten minutes is the limit for one fault. A story counts that fails with the fault
@@ -31,15 +31,13 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import NamedTuple
 
-from tests.mutants import calls
+from tests.mutants import forked
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Mutation, mutations
-from tests.mutants.run import KILLED, ROOT, SURVIVED, copy, run, scratch
+from tests.mutants.run import KILLED, LIMIT_S, ROOT, SURVIVED, copy, run, scratch
 
 PACKAGE = "faust_assigner"
 #: The plans of whole lives of groups, line by line.
@@ -63,12 +61,15 @@ STANDBYS = (
 )
 CLI = (
     "tests/unit/clients",
+    "tests/unit/deploy/test_command.py",
     "tests/unit/doctor",
     "tests/unit/pipeline/history",
     "tests/unit/pipeline/simulate",
     "tests/unit/pipeline/weights",
+    "tests/unit/scaler/test_command.py",
     "tests/unit/service/test_options.py",
     "tests/unit/status",
+    "tests/unit/story/test_command.py",
     "tests/unit/test_commands.py",
 )
 #: Tests of a room or module that are not below tests/unit/ROOM or in tests/unit/test_MODULE*.py.
@@ -103,6 +104,7 @@ BESIDES = {
     "views": (*PLANNING, "tests/property/test_words.py"),
     "warmup.py": WARM,
     "scaler": ("tests/property/test_scaler.py", "tests/scenarios/test_scaling.py"),
+    "settings/service.py": ("tests/unit/service/test_options.py",),
     "weights": ("tests/property/test_weighted.py", "tests/unit/test_weightless.py"),
     "wire": ("tests/property/test_fuzz_userdata.py",),
 }
@@ -141,8 +143,8 @@ STORIES = tuple(
     ("-p", "no:randomly", "-m", f"not browser and {kind}")
     for kind in ("not (slow or kafka)", "(slow or kafka)")
 )
-#: The name of tests.mutants.calls in a copy of the tree.
-PLUGIN = "functions_called"
+#: The name of tests.mutants.forked in a copy of the tree.
+PLUGIN = "forked_judge"
 #: The tests of a fault may take this many times what they take without one, and this many seconds more.
 PATIENCE, MORE_S = 5.0, 60.0
 
@@ -246,62 +248,52 @@ def drawn(
     return chosen
 
 
-class Calls:
-    """Which of the tests of a room call which function; measured by one run of them without a fault."""
-
-    def __init__(self, tree: Tree, tests: Sequence[str]) -> None:
-        began = time.monotonic()
-        self._of: dict[str, list[str]] = tree.calls(tests)
-        self.limit_s = PATIENCE * (time.monotonic() - began) + MORE_S
-
-    def of(self, mutation: Mutation) -> list[str]:
-        """The tests that call the function of this fault, in their order."""
-        function = f"{mutation.file}::{mutation.function}"
-        for_all = function in self._of.get("", ())
-        return [
-            test for test, called in self._of.items() if test and (for_all or function in called)
-        ]
-
-
 class Tree:
     """A copy of the repository in which one fault at a time is planted."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self._folder = copy(root, folder)
-        shutil.copy2(calls.__file__, folder / f"{PLUGIN}.py")
+        shutil.copy2(forked.__file__, folder / f"{PLUGIN}.py")
         self._written = 1_000_000_000
 
-    def calls(self, tests: Sequence[str]) -> dict[str, list[str]]:
-        """Test -> the functions that it calls. Raises RedAnyway where no test is green."""
-        file = self._folder / "calls.json"
-        options = (*WITHOUT_A_FAULT, "-p", PLUGIN)
-        environment = {calls.FILE: str(file)}
-        outcomes, reason = run(self._folder, tests, options=options, environment=environment)
-        red = {name for name, bad in outcomes.items() if bad}
-        if reason or len(red) == len(outcomes):
-            raise RedAnyway(reason or ", ".join(sorted(red)))
-        for name in sorted(red):
+    def judge(self, faults: Sequence[Mutation], tests: Sequence[str]) -> Iterator[Verdict]:
+        """Yield the verdict of these tests on each fault. Raises RedAnyway."""
+        fields = [
+            {"file": one.file, "function": one.function, "source": one.source} for one in faults
+        ]
+        asked = {"patience": PATIENCE, "more_s": MORE_S, "faults": fields}
+        (self._folder / forked.FAULTS).write_text(json.dumps(asked), encoding="utf-8")
+        verdicts = self._folder / forked.VERDICTS
+        verdicts.unlink(missing_ok=True)
+        _, reason = run(
+            self._folder,
+            tests,
+            # pytest rewrites the package's asserts, as those of any plugin; forks look for the plain code.
+            options=(*WITHOUT_A_FAULT, "-s", "--assert=plain", "-p", PLUGIN),
+            environment={},
+            limit_s=LIMIT_S * (1 + len(faults)),
+        )
+        if not verdicts.exists():
+            raise RedAnyway(reason)
+        red, *found = map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())
+        for name in red:
             print(f"Left out, it fails without any fault: {name}", file=sys.stderr)
-        found: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
-        return {test: called for test, called in found.items() if test not in red}
+        for fault, (outcome, seconds, detail) in zip(faults, found, strict=False):
+            if outcome == forked.UNPLANTED:
+                yield self._judge_alone(fault, tests, red)
+            else:
+                yield Verdict(fault, outcome, seconds, detail)
+        if len(found) < len(faults):
+            raise RedAnyway(reason if found else ", ".join(red) or reason)
 
-    def judge(self, mutation: Mutation, calls: Calls) -> Verdict:
-        """Plant one fault, run the tests that call its function and take it out again."""
-        began = time.monotonic()
-        if not (tests := calls.of(mutation)):
-            return Verdict(mutation, SURVIVED, 0.0, "no test calls the function")
-        listed, file = self._folder / "tests.txt", self._folder / mutation.file
-        listed.write_text("\n".join(tests), encoding="utf-8")
+    def _judge_alone(self, mutation: Mutation, tests: Sequence[str], red: Sequence[str]) -> Verdict:
+        """Run all tests in a process of their own: the import executes the fault."""
+        began, file = time.monotonic(), self._folder / mutation.file
         before = file.read_text(encoding="utf-8")
         self._write(file, mutation.source)
         try:
-            outcomes, reason = run(
-                self._folder,
-                [f"@{listed}"],
-                options=OPTIONS,
-                environment={},
-                limit_s=calls.limit_s,
-            )
+            options = (*OPTIONS, *(f"--deselect={name}" for name in red))
+            outcomes, reason = run(self._folder, tests, options=options, environment={})
         finally:
             self._write(file, before)
         seconds = time.monotonic() - began
@@ -351,30 +343,20 @@ class Tree:
         os.utime(file, (self._written, self._written))
 
 
-def judged(
-    root: Path, chosen: Sequence[Mutation], jobs: int = 1, *, live: bool = False
-) -> Iterator[Verdict]:
-    """A verdict for each, in order, as they come. Raises RedAnyway."""
-    with scratch(root) as folder, ThreadPoolExecutor(jobs) as pool:
-        trees: SimpleQueue[Tree] = SimpleQueue()
-        for n in range(jobs):
-            (place := Path(folder) / str(n)).mkdir()
-            trees.put(first := Tree(root, place))
-        tests = {mutation.file: room_tests(root, mutation.file) for mutation in chosen}
-        called = {one: Calls(first, one) for one in sorted(set(tests.values()))}
-
-        def verdict(mutation: Mutation) -> Verdict:
-            tree = trees.get()
-            try:
-                found = tree.judge(mutation, called[tests[mutation.file]])
-                if live and found.outcome == SURVIVED:
-                    more = (*live_tests(root, mutation.file), *room_tests(root, mutation.file))
-                    return tree.judge_live(mutation, more)
-                return found
-            finally:
-                trees.put(tree)
-
-        yield from pool.map(verdict, chosen)
+def judged(root: Path, chosen: Sequence[Mutation], *, live: bool = False) -> Iterator[Verdict]:
+    """A verdict for each, one set of tests after the other, as they come. Raises RedAnyway."""
+    by_tests: dict[tuple[str, ...], list[Mutation]] = defaultdict(list)
+    for mutation in chosen:
+        by_tests[room_tests(root, mutation.file)].append(mutation)
+    with scratch(root) as folder:
+        tree = Tree(root, Path(folder))
+        for tests, faults in by_tests.items():
+            for verdict in tree.judge(faults, tests):
+                if live and verdict.outcome == SURVIVED:
+                    stories = (*live_tests(root, verdict.mutation.file), *tests)
+                    yield tree.judge_live(verdict.mutation, stories)
+                else:
+                    yield verdict
 
 
 def told(verdict: Verdict) -> str:
@@ -396,7 +378,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--changed", metavar="BASE", help="files that differ from this revision")
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1, help="at a time")
     parser.add_argument("--live", action="store_true", help="survivors meet the stories, too")
     options = parser.parse_args(arguments)
     files = {file for room in options.room for file in files_of(ROOT, room)}
@@ -412,7 +393,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = drawn(candidates, options.count, options.seed, without={one.key for one in EQUIVALENT})
     tally: Counter[str] = Counter()
     try:
-        for verdict in judged(ROOT, chosen, options.jobs, live=options.live):
+        for verdict in judged(ROOT, chosen, live=options.live):
             tally[verdict.outcome] += 1
             print(told(verdict), flush=True)
     except RedAnyway as exc:

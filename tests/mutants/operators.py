@@ -155,7 +155,7 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes below that decide what the program does."""
     yield node
     for child in _children(node):
-        if not _is_left_alone(child):
+        if not _is_set_aside(child):
             yield from _code(child)
 
 
@@ -170,7 +170,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             yield from (one for one in values if isinstance(one, ast.AST))
 
 
-def _is_left_alone(node: ast.AST) -> bool:
+def _is_set_aside(node: ast.AST) -> bool:
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return True
     if isinstance(node, ast.keyword):

@@ -154,7 +154,7 @@ class Game:
             return
         offset = self.draw.randrange(1_000)
         changes = {("t", 0): Committed(offset)}
-        if self.node.groups.books.commit_later(name, known.producer_id, changes) is Code.NONE:
+        if self.node.groups.books.store_pending(name, known.producer_id, changes) is Code.NONE:
             self.open[name].offset = offset
 
     def end(self, name: str) -> None:

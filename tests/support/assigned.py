@@ -8,7 +8,7 @@ from typing import Any
 
 from faust.types.tuples import TP
 
-from faust_assigner.app.rebalance.follow_up import by_topic
+from faust_assigner.app.rebalance.awaited import by_topic
 from faust_assigner.wire.runs import Runs
 
 

@@ -113,15 +113,21 @@ class Browser:
 
     async def click(self, selector: str) -> None:
         """Click the middle of the first matching element."""
+        async with self.pressed(selector):
+            pass
+
+    @contextlib.asynccontextmanager
+    async def pressed(self, selector: str) -> AsyncIterator[None]:
+        """Press the mouse button on the middle of the first matching element, and release it at the end."""
         at = await self.js(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center', inline: 'center'});"
             " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
-        for kind in ("mousePressed", "mouseReleased"):
-            await self.call(
-                "Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1
-            )
+        mouse = {"x": at[0], "y": at[1], "button": "left", "clickCount": 1}
+        await self.call("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+        yield
+        await self.call("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
 
     async def picture(self, path: Path, *, whole: bool = False) -> None:
         """Save the visible part as a PNG; the whole page with ``whole``."""

@@ -38,22 +38,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadgroup`` a unit test belongs to its file; other tests are their own groups.
-
-    xdist's controller spends time on each group after each test, and there are 18,000 unit tests.
-    """
+    """Hand out the tests of ``--dist loadgroup`` by these groups."""
     if config.getvalue("dist") != "loadgroup":
         return None
-    from xdist.scheduler import LoadScopeScheduling
+    from tests.support.turns import Turns
 
-    class Groups(LoadScopeScheduling):  # type: ignore[misc]
-        known: dict[str, str] | None = None
-
-        def _split_scope(self, nodeid: str) -> str:
-            if self.known is None:
-                first = min(Path(config.groups_folder).iterdir())  # type: ignore[attr-defined]
-                self.known = json.loads(first.read_text())
-            own = nodeid.partition("::")[0] if nodeid.startswith("tests/unit/") else nodeid
-            return self.known.get(nodeid, own)
-
-    return Groups(config, log)
+    return Turns(config, log)

@@ -102,7 +102,7 @@ def in_a_catalog(spark: Any, folder: Path, options: HistoryOptions) -> str:
 
 
 def _interrupted(spark: Any, options: HistoryOptions) -> None:
-    whole, done = LakehouseTables._bring, []
+    whole, done = LakehouseTables._replace_changed_days, []
 
     def bring(tables: LakehouseTables, table: str, *given: Any) -> None:
         if done:
@@ -110,10 +110,10 @@ def _interrupted(spark: Any, options: HistoryOptions) -> None:
         whole(tables, table, *given)
         done.append(table)
 
-    LakehouseTables._bring = bring  # type: ignore[method-assign, assignment]
+    LakehouseTables._replace_changed_days = bring  # type: ignore[method-assign, assignment]
     with contextlib.suppress(Interrupted):
         run(spark, options)
-    LakehouseTables._bring = whole  # type: ignore[method-assign]
+    LakehouseTables._replace_changed_days = whole  # type: ignore[method-assign]
 
 
 def difference(spark: Any, tables: LakehouseTables, store: Store) -> str:

@@ -13,7 +13,7 @@ import faust
 from faust.streams import _current_event
 from faust.types import TP
 
-from faust_assigner.app.tables.write_behind import take_care_of
+from faust_assigner.app.tables.write_behind import install_write_behind
 
 
 class Event:
@@ -67,7 +67,7 @@ class MadeUp:
             name: app.Table(name, key_type=str, value_type=int, partitions=2) for name in names
         }
         for table in self.tables.values():
-            take_care_of(table)
+            install_write_behind(table)
 
     def close(self) -> None:
         """Close all databases as a process's end does: unwritten changes are lost."""

@@ -57,8 +57,13 @@ def _fetched(part: str) -> bool:
 
 def used_by(item: pytest.Item) -> list[str]:
     """Return the real parts that a test uses."""
-    fixtures = getattr(item, "fixturenames", ())
-    return [part for part in ALL if item.get_closest_marker(part) or part in fixtures]
+    declared = _marks(item) | set(getattr(item, "fixturenames", ()))
+    return [part for part in ALL if part in declared]
+
+
+def _marks(item: pytest.Item) -> set[str]:
+    """Return the names of a test's marks, in one walk: it is done for each of 20,000 tests."""
+    return {mark.name for mark in item.iter_markers()}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -92,8 +97,9 @@ def _turn(item: pytest.Item) -> int:
         return ALL.index(used[0])
     if item.get_closest_marker("processes"):
         return len(ALL)
-    is_unit = "unit" in item.path.relative_to(item.config.rootpath).parts
-    return len(ALL) + 1 + is_unit
+    if "slow" in _marks(item):
+        return len(ALL) + 1
+    return len(ALL) + 2 + item.nodeid.startswith("tests/unit/")
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, plan
-from faust_assigner.claims import TopicClaims, numbers, offsets_at
+from faust_assigner.claims import TopicClaims, claim_on, items_of, numbers, offsets_at
 
 
 class Hostile:
@@ -220,3 +220,120 @@ def test_a_range_without_partitions_takes_none_from_the_next_one(odd: range) -> 
     """The range is reversed or lies beyond the topic."""
     number, member = TopicClaims([0, 1], [odd, range(2)]).pairs(4)
     assert (number.tolist(), member.tolist()) == ([0, 1], [1, 1])
+
+
+@pytest.mark.parametrize("error", [KeyError, TypeError, ValueError, RuntimeError, OSError])
+def test_a_mapping_that_raises_any_error_claims_nothing(error: type[Exception]) -> None:
+    """A decoder of another package may read its bytes only at the first look."""
+
+    class Late(dict[str, object]):
+        """A mapping whose every method fails."""
+
+        def items(self) -> Any:
+            """Fail."""
+            raise error("late")
+
+        def get(self, key: str, default: object = None) -> Any:
+            """Fail."""
+            raise error(key)
+
+    late = Late(orders=[1])
+    assert list(items_of(late)) == []
+    assert claim_on(late, "orders") is None
+    assert claim_on({"orders": [1]}, "orders") == [1]
+
+
+_LIST, _SET = [1, 2], {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("members", "claims", "is_same"),
+    [
+        ([3, 5], [_LIST, _SET], True),
+        ([5, 3], [_LIST, _SET], False),
+        ([3], [_LIST], False),
+        ([3, 5], [_LIST, {1, 2}], False),
+        ([3, 5], [_SET, _LIST], False),
+        ([3, 5], [[1, 2], [1, 2]], False),
+    ],
+)
+def test_claims_are_the_same_for_the_same_members_and_objects(
+    members: list[int], claims: list[Any], *, is_same: bool
+) -> None:
+    """One equal object of two is not enough, nor equal members in another order."""
+    assert TopicClaims([3, 5], [_LIST, _SET]).is_same(TopicClaims(members, claims)) is is_same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ([range(2, 4), range(5)], [range(2, 4), range(5)], True),
+        ([range(2, 4), range(5)], [range(2, 4), range(6)], False),
+        ([range(2, 4), range(5)], [range(2, 4), _LIST], False),
+        ([range(2, 4), _LIST], [range(2, 4), [1, 2]], False),
+        ([[1, 2], [3]], [[1, 2], [3]], False),
+        ([range(4, 4)], [range(9, 9)], True),
+    ],
+)
+def test_equal_ranges_are_the_same_claims_and_equal_lists_are_not(
+    one: list[Any], other: list[Any], *, is_same: bool
+) -> None:
+    """A comparison of lists would take as long as their conversion."""
+    members = list(range(7, 7 + len(one)))
+    assert TopicClaims(members, one).is_same(TopicClaims(members, other)) is is_same
+    assert TopicClaims(members, other).is_same(TopicClaims(members, one)) is is_same
+
+
+@pytest.mark.parametrize(
+    ("claims", "numbers_", "members"),
+    [
+        ([[4, 0, 4], [2]], [4, 0, 4, 2], [9, 9, 9, 6]),
+        ([[5, 4, -1], [0, 6]], [4, 0], [9, 6]),
+        ([[], [3]], [3], [6]),
+        ([[], []], [], []),
+        ([[2**70, 1], [3]], [1, 3], [9, 6]),
+        ([[1.0, 1], [True, 3]], [1, 1, 3], [9, 6, 6]),
+        ([range(3, 9), range(-2, 2)], [3, 4, 0, 1], [9, 9, 6, 6]),
+        ([range(0, 5, 2), range(3, 4)], [0, 2, 4, 3], [9, 9, 9, 6]),
+        ([range(4, 0, -1), range(2)], [1, 2, 3, 4, 0, 1], [9, 9, 9, 9, 6, 6]),
+        ([np.array([4, 5, 0]), [1]], [4, 0, 1], [9, 9, 6]),
+        ([np.array([[3, 0]]), range(1, 2)], [3, 0, 1], [9, 9, 6]),
+        ([np.array([4, 2**63], dtype=np.uint64), {3}], [4, 3], [9, 6]),
+        ([Hostile(), [3, -5]], [3], [6]),
+        (["34", (2, 9)], [2], [6]),
+        ([[-1, 2], [3, -7]], [2, 3], [9, 6]),
+        ([[Hostile(), 1], [3]], [1, 3], [9, 6]),
+        ([[[1, 2], [3, 0]], [[1, 1]]], [], []),
+        ([((1, 2), (3, 0)), {2}], [2], [6]),
+    ],
+)
+def test_each_claimed_number_stands_beside_its_member(
+    claims: list[Any], numbers_: list[int], members: list[int]
+) -> None:
+    """The numbers 0 and 4 are in the topic of 5, -1 and 5 are not; the order is that of the claims."""
+    number, member = TopicClaims([9, 6], claims).pairs(5)
+    assert (number.tolist(), member.tolist()) == (numbers_, members)
+    assert (number.dtype, member.dtype) == (np.int64, np.int64)
+
+
+def test_claims_of_nobody_and_of_a_single_member() -> None:
+    """An array of small integers is converted as well."""
+    for part in TopicClaims().pairs(5):
+        assert (part.tolist(), part.dtype) == ([], np.int64)
+    number, member = TopicClaims([8], [np.array([4, 0, 7], dtype=np.int16)]).pairs(5)
+    assert (number.tolist(), member.tolist()) == ([4, 0], [8, 8])
+    assert number.dtype == np.int64
+
+
+def test_an_object_with_items_is_no_mapping() -> None:
+    """Only a mapping promises that its items are pairs."""
+
+    class Shop:
+        """Has items, which are for sale."""
+
+        def items(self) -> list[tuple[str, list[int]]]:
+            """Return pairs all the same."""
+            return [("orders", [1])]
+
+    assert list(items_of(Shop())) == []
+    assert claim_on(Shop(), "orders") is None

@@ -75,6 +75,18 @@ def test_a_fault_that_no_test_sees_survives_and_one_that_a_test_sees_is_killed(
     assert (root / IT).read_text() == source
 
 
+def test_faults_beside_assertions_are_planted_although_pytest_rewrites_these(
+    tmp_path: Path,
+) -> None:
+    """pytest rewrites the assertions of the package, because it has a plugin."""
+    source = "def less(a, b):\n    assert a is not None\n    return a < b\n"
+    root = tree(tmp_path, SEES, source)
+    rewrite = "import pytest\npytest.register_assert_rewrite('faust_assigner.room.it')\n"
+    (root / "tests/unit/conftest.py").write_text(rewrite)
+    [verdict] = judged(root, mutations(IT, source))
+    assert (verdict.outcome, verdict.detail) == (KILLED, "tests/unit/room/test_it.py::test_equal")
+
+
 def test_a_fault_that_lets_tests_hang_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +146,26 @@ def test_a_function_that_no_test_calls_is_not_seen_and_one_called_by_the_import_
     silent, *seen = judged(root, [unasked, *limits])
     assert (silent.outcome, silent.detail) == (SURVIVED, "no test calls the function")
     assert [one.outcome for one in seen] == [KILLED, KILLED]
+
+
+@pytest.mark.slow
+def test_faults_in_a_default_and_in_a_function_made_at_the_import_are_judged(
+    tmp_path: Path,
+) -> None:
+    """The first is executed by the import alone; the second belongs to a function within a called one."""
+    maker = "def maker(limit):\n    def is_less(a):\n        return a < limit\n    return is_less\n"
+    source = f"{maker}less = maker(1)\ndef more(a=1, b=2):\n    return a > b\n"
+    test = "from faust_assigner.room.it import less, more\ndef test_it(): assert {}\n"
+    faults = mutations(IT, source)
+    for name, sees, seen in (
+        ("blind", "not less(2) and more(2, 1)", []),
+        ("less", "not less(1)", ["maker"]),
+        ("boundary", "not more(2, 2)", ["more"]),
+        ("default", "not more(b=1)", ["more", "more"]),
+    ):
+        root = tree(tmp_path / name, test.format(sees), source)
+        found = [one for one in judged(root, faults) if one.outcome == KILLED]
+        assert [one.mutation.function for one in found] == seen, name
 
 
 def test_tests_that_fail_without_a_fault_kill_nothing(

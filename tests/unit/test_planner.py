@@ -264,8 +264,8 @@ def test_a_position_is_disbelieved_only_beside_an_end_that_was_told(
         "b", list(topics), standbys={"log": [0]}, generation=3, positions={"log": {0: 900_000}}
     )
     made = plan([owner, copy], topics, changelogs=("log",), replicas=1, warmups=WarmupPolicy())
-    assert made.onward is not None
-    assert made.onward.disbelieved == disbelieved
+    assert made.warmup_plan is not None
+    assert made.warmup_plan.disbelieved == disbelieved
 
 
 def test_who_belongs_and_is_too_far_behind_is_named_once() -> None:

@@ -65,11 +65,11 @@ def stages(turn: Turn) -> Iterator[str]:
     yield f"owner    {letters(made.flat_owner)}"
     for column in made.flat_standby.T:
         yield f"standby  {letters(column)}"
-    if made.onward is not None:
-        yield f"onward   {letters(made.onward.target)}"
-        yield f"warmup   {letters(made.onward.warmup)}"
-        yield f"awaited  {letters(made.onward.awaited)}"
-        yield f"disbelieved {dict(made.onward.disbelieved)}"
+    if made.warmup_plan is not None:
+        yield f"final    {letters(made.warmup_plan.target)}"
+        yield f"warmup   {letters(made.warmup_plan.warmup)}"
+        yield f"awaited  {letters(made.warmup_plan.awaited)}"
+        yield f"disbelieved {dict(made.warmup_plan.disbelieved)}"
     for name in made.member_ids[:: len(made.member_ids) - 1]:
         yield f"{name} owns {made.actives(name)} copies {made.standbys(name)}"
         yield f"  warms {made.warmups(name)} awaits {made.awaited(name)}"

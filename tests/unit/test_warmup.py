@@ -211,6 +211,26 @@ def test_each_bound_of_the_lag_is_acceptable_itself(end: int, at: int, is_near: 
     assert found.caught_up(0, ints(0), ints(C)).tolist() == [is_near]
 
 
+@pytest.mark.parametrize(
+    ("ends", "own", "is_near"),
+    [
+        ({"log": {0: 500}}, None, True),
+        (None, {}, True),
+        (None, {"log": {0: 7}}, True),
+        ({"log": {0: 500}}, {}, False),
+        ({"log": {0: 500}}, {"log": {0: 499}}, True),
+    ],
+)
+def test_a_member_that_reports_nothing_has_caught_up_with_a_log_of_any_length(
+    ends: dict[str, dict[int, int]] | None, own: dict[str, dict[int, int]] | None, is_near: bool
+) -> None:
+    """No task waits for a member, or of an owner, without positions; an empty report is a report."""
+    found = fleet(ends, {}, own, acceptable_recovery_lag=1, acceptable_from_nothing=3)
+    assert found.caught_up(0, ints(0), ints(C)).tolist() == [is_near]
+    waits = found.held(to(0))
+    assert waits.tolist() == [not is_near, *[False] * 11]
+
+
 # -- this round ------------------------------------------------------------------------------
 
 FAR = {"log": dict.fromkeys(range(6), 900_000)}
@@ -270,8 +290,8 @@ def test_only_a_position_beyond_a_known_end_is_disbelieved() -> None:
         Member("b", topics, standbys={"log": range(4)}, generation=1, positions={"log": ahead}),
     ]
     made = plan(members, {"t": 4, "log": 4}, changelogs=["log"], warmups=WarmupPolicy())
-    assert made.onward is not None
-    assert made.onward.disbelieved == {"log": 2}
+    assert made.warmup_plan is not None
+    assert made.warmup_plan.disbelieved == {"log": 2}
 
 
 @pytest.mark.parametrize("junk", [np.array([1, 2]), "overdue", 5])
@@ -284,14 +304,16 @@ def test_a_report_of_overdue_tasks_that_is_no_mapping_reports_none(junk: Any) ->
 # -- the next rounds -------------------------------------------------------------------------
 
 
-def onward(progress: Progress, target: Ints, *, standbys: Any = None, far: Any = None) -> Any:
+def planned_warmups(
+    progress: Progress, target: Ints, *, standbys: Any = None, far: Any = None
+) -> Any:
     """Return the members with a warm-up and the awaited members, by task."""
     standby = np.full((12, 1), NOBODY, dtype=np.int64)
     for task, member in (standbys or {}).items():
         standby[task] = member
     owner = progress.previous.owner
     away = target != owner if far is None else np.isin(np.arange(12), far)
-    found = progress.onward(owner, target, standby, away, {})
+    found = progress.plan_warmups(owner, target, standby, away, {})
     return tuple(
         {t: m for t, m in enumerate(column.tolist()) if m != NOBODY}
         for column in (found.warmup, found.awaited)
@@ -301,37 +323,44 @@ def onward(progress: Progress, target: Ints, *, standbys: Any = None, far: Any =
 def test_a_far_task_gets_a_warm_up_unless_its_target_is_a_standby() -> None:
     """Both tasks are awaited; tasks with a near target and followers get no warm-up."""
     target = to(0, 1, 2)
-    assert onward(fleet(FAR), target, standbys={1: C}, far=[0, 1]) == ({0: C}, {0: C, 1: C})
-    assert onward(fleet(FAR), to(0, follower=True)) == ({}, {})
+    assert planned_warmups(fleet(FAR), target, standbys={1: C}, far=[0, 1]) == (
+        {0: C},
+        {0: C, 1: C},
+    )
+    assert planned_warmups(fleet(FAR), to(0, follower=True)) == ({}, {})
 
 
 def test_a_task_without_an_owner_is_not_awaited() -> None:
     """The task moves to its target in this round."""
-    assert onward(fleet(FAR, owner=ints(*[NOBODY] * 6)), to(0), far=[0]) == ({}, {})
+    assert planned_warmups(fleet(FAR, owner=ints(*[NOBODY] * 6)), to(0), far=[0]) == ({}, {})
 
 
 def test_a_task_overdue_on_one_member_is_awaited_on_another() -> None:
-    """On the member with the overdue report, the task is not awaited."""
+    """On the member with the overdue report, only a standby is awaited: it may catch up later."""
     late = {"log": [0]}
-    assert onward(fleet(FAR, overdue=late), to(0)) == ({}, {})
-    assert onward(fleet(FAR, overdue=late), to(0, member=B)) == ({0: B}, {0: B})
+    assert planned_warmups(fleet(FAR, overdue=late), to(0)) == ({}, {})
+    assert planned_warmups(fleet(FAR, overdue=late), to(0), standbys={0: C}) == ({}, {0: C})
+    assert planned_warmups(fleet(FAR, overdue=late), to(0, member=B)) == ({0: B}, {0: B})
 
 
 def test_warm_ups_are_limited_on_a_member_and_in_the_group() -> None:
     """Begun warm-ups come first, then the warm-ups with the least lag."""
     near = {"log": {0: 1, 1: 500_000, 2: 700_000}}
     both = to(0, 1, 2)
-    assert onward(fleet(FAR, {}, near, max_per_member=2), both)[0] == {1: C, 2: C}
+    assert planned_warmups(fleet(FAR, {}, near, max_per_member=2), both)[0] == {1: C, 2: C}
     begun = ints(C, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY)
-    assert onward(fleet(FAR, {}, near, awaited=begun, max_per_member=2), both)[0] == {0: C, 2: C}
+    assert planned_warmups(fleet(FAR, {}, near, awaited=begun, max_per_member=2), both)[0] == {
+        0: C,
+        2: C,
+    }
     elsewhere = ints(B, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY)
-    assert onward(fleet(FAR, {}, near, awaited=elsewhere, max_per_member=2), both)[0] == {
+    assert planned_warmups(fleet(FAR, {}, near, awaited=elsewhere, max_per_member=2), both)[0] == {
         1: C,
         2: C,
     }
     both[2] = B
-    assert onward(fleet(FAR, {}, near, max_per_member=1), both)[0] == {1: C, 2: B}
-    assert onward(fleet(FAR, {}, near, max_per_group=1), both)[0] == {1: C}
+    assert planned_warmups(fleet(FAR, {}, near, max_per_member=1), both)[0] == {1: C, 2: B}
+    assert planned_warmups(fleet(FAR, {}, near, max_per_group=1), both)[0] == {1: C}
 
 
 def test_each_log_without_any_state_is_compared_with_the_bound_alone() -> None:
@@ -359,7 +388,7 @@ def test_a_member_at_its_limit_leaves_its_place_in_the_group_to_another_one() ->
     both = to(0, 1, 2)
     both[3] = B
     progress = fleet(FAR, {}, near, max_per_member=1, max_per_group=2)
-    assert onward(progress, both)[0] == {0: C, 3: B}
+    assert planned_warmups(progress, both)[0] == {0: C, 3: B}
 
 
 @pytest.mark.parametrize(("own", "is_far"), [({"log": 40, "log2": 1}, False), ({"log": 40}, True)])

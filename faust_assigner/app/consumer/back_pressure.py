@@ -28,9 +28,9 @@ class BackPressure:
         self._tables = consumer.app.tables
 
     def holds_back(self, message: Message) -> bool:
-        """Return whether a record must wait. Changelog records never wait.
+        """Return whether a record must wait; a changelog record never waits.
 
-        The function is called for each record, so it reads Faust's set of topics last.
+        The consumer calls this method for each record, so the slower check of the topic comes last.
         """
         return self._usage.is_full and message.tp.topic not in self._tables.changelog_topics
 
@@ -43,7 +43,7 @@ class BackPressure:
             await asyncio.sleep(LOOK_S)
 
 
-async def told() -> None:
+async def run_delivery_callbacks() -> None:
     """Wait two steps of the event loop, in which the producer's pending delivery callbacks run."""
     for _ in range(2):
         await asyncio.sleep(0)

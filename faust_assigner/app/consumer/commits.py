@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ PARTITIONS_REVOKED, PARTITIONS_ASSIGNED = "PARTITIONS_REVOKED", "PARTITIONS_ASSI
 async def notify_and_commit(
     consumer: Consumer, notify: Callable[[set[TP]], Awaitable[None]], revoked: set[TP]
 ) -> None:
-    """Have the app stop the streams and commit, while the acknowledged offsets are still known.
+    """Make the app stop its streams and commit before Faust removes the acknowledged offsets.
 
     Stock Faust removes the acknowledged offsets before the app commits. So the app has no offset to commit,
     and the next owner processes the records of up to one commit interval again.
@@ -33,33 +33,84 @@ async def notify_and_commit(
         consumer._active_partitions.difference_update(revoked)
         consumer._paused_partitions.difference_update(revoked)
         await tell_app(revoked)
-        if not consumer.app.conf.stream_wait_empty:
+        if consumer.app.should_stop:
+            await _finish_while_stopping(consumer)
+        elif not consumer.app.conf.stream_wait_empty:
             # An app that does not wait for its streams does not commit either.
             await consumer.commit_and_end_transactions()
 
 
+async def _finish_while_stopping(consumer: Consumer) -> None:
+    """Stop the streams, let agents finish their records, and commit; Faust skips this while the app stops.
+
+    Without this commit, the next owners would process these records again.
+    """
+    app = consumer.app
+    consumer.stop_flow()
+    app.flow_control.suspend()
+    consumer.pause_partitions(consumer.assignment())
+    app.flow_control.clear()
+    if app.conf.stream_wait_empty:
+        await consumer.wait_empty()
+    else:
+        await consumer.commit_and_end_transactions()
+    await app.producer.flush()
+
+
 def forget(consumer: Consumer, tps: Collection[TP]) -> None:
-    """Remove ``tps`` from Faust's tables of read, acknowledged and committed offsets."""
+    """Remove ``tps`` from Faust's tables of read, acknowledged and committed offsets.
+
+    Messages attached to uncommitted records are removed, too: these records are processed again.
+    """
     for book in (
         consumer._gap,
         consumer._acked,
         consumer._acked_index,
         consumer._read_offset,
         consumer._committed_offset,
+        consumer.app._attachments._pending,
     ):
         for tp in tps:
             book.pop(tp, None)
 
 
+class KeptBack:
+    """The records whose tables failed. A commit ends before such a record until it is read again."""
+
+    def __init__(self) -> None:
+        #: Source partition -> the offset of its first record whose table failed.
+        self.first: dict[TP, int] = {}
+        #: The partitions in ``first`` that the consumer has since sought to their committed offsets.
+        self.sought: set[TP] = set()
+
+    def add(self, tp: TP, offset: int) -> None:
+        """Keep the record at ``offset`` back."""
+        self.first[tp] = min(offset, self.first.get(tp, offset))
+        self.sought.discard(tp)
+
+    def seek(self, tps: Collection[TP]) -> None:
+        """Note that ``tps`` were sought to their committed offsets: their next records are read again."""
+        self.sought |= self.first.keys() & tps
+
+    def forget(self, tps: Collection[TP]) -> None:
+        """Allow commits of all records of ``tps`` again."""
+        for tp in tps:
+            self.first.pop(tp, None)
+        self.sought.difference_update(tps)
+
+
 @contextmanager
-def before_unfinished_records(consumer: Consumer, tps: Collection[TP]) -> Iterator[None]:
+def before_unfinished_records(
+    consumer: Consumer, tps: Collection[TP], kept_back: Mapping[TP, int]
+) -> Iterator[None]:
     """Hide from a commit each acknowledged offset of ``tps`` that is after an unfinished record.
 
-    An agent with ``concurrency`` may finish later records first. Stock Faust then may commit past an
-    unfinished record. This happens if the record is the next one to commit, or the first record of a
-    partition without a commit. If the worker is killed then, this record is lost.
+    An agent with ``concurrency`` may finish later records first. Stock Faust may then commit past an
+    unfinished record. This happens if the record is the next record to commit, or the first record of a
+    partition without a commit. If the worker is killed after this commit, the record is lost. ``kept_back``
+    maps a partition to a record that counts as unfinished although Faust has acknowledged it.
     """
-    undone: dict[TP, int] = {}
+    undone = dict(kept_back)
     for message in list(consumer._unacked_messages):
         if not message.acked and message.generation_id == consumer.app.consumer_generation_id:
             undone[message.tp] = min(message.offset, undone.get(message.tp, message.offset))

@@ -1,4 +1,4 @@
-"""The committed offsets of a group; if the broker cannot return them yet, the fetch raises an error.
+"""The fetch of a group's committed offsets; it raises an error if the broker cannot return them yet.
 
 While a coordinator loads a group, it answers OffsetFetch with one error for the whole request and without
 offsets (since Kafka 0.10.2). aiokafka checks only the errors of single partitions, so it treats each
@@ -116,7 +116,7 @@ def _group_by_topic(tps: Collection[TP]) -> Iterator[tuple[str, Iterator[TP]]]:
     return groupby(sorted(tps), key=lambda tp: tp.topic)
 
 
-def ask_for_all(coordinator: GroupCoordinator) -> None:
+def replace_offset_fetch(coordinator: GroupCoordinator) -> None:
     """Make aiokafka's ``coordinator`` fetch committed offsets with :func:`committed`."""
     if _MARK in vars(coordinator):
         return

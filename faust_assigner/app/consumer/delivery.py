@@ -1,8 +1,8 @@
 """The delivery of fetched records to streams; records of paused and revoked partitions are dropped.
 
-Faust checks for a pause at each record of a batch. Before this check, the partition may have been
-paused, restored and resumed. Its next record is then an earlier record, so the records already
-fetched are dropped.
+Faust checks at each record of a batch whether the partition is paused. Before this check, the
+partition may have been paused, restored and resumed. Its next record is then an earlier record, so the
+records already fetched are dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Delivery:
         return tp not in self._consumer._paused_partitions and self._flows(tp)
 
     def _flows(self, tp: TP) -> bool:
-        """Return whether records of ``tp`` may be delivered; always in a client-only app."""
+        """Return whether records of ``tp`` may be delivered; always True in a client-only app."""
         consumer = self._consumer
         return (
             consumer.app.client_only
@@ -64,7 +64,7 @@ class Delivery:
         """Return whether a record of ``tps`` is being delivered."""
         return self._handing_out in tps
 
-    def put_down(self, tps: Collection[TP]) -> None:
+    def drop_fetched(self, tps: Collection[TP]) -> None:
         """Drop the fetched records of ``tps`` that are not delivered yet.
 
         Their delivery may wait for a full queue of an agent. Meanwhile the partitions may start again
@@ -86,7 +86,7 @@ class Delivery:
         else:
             self._looked_at.add(tp)
 
-    def look_anew_at(self, tps: Collection[TP]) -> None:
+    def skip_next_check(self, tps: Collection[TP]) -> None:
         """Skip Faust's check of ``tps`` at the next call of :meth:`verify`."""
         self._looked_at.difference_update(tps)
 
@@ -104,4 +104,6 @@ def drop(queue: FlowControlQueue, tps: Collection[TP]) -> None:
     queue._queue.extend(kept)
     queue.maybe_endorse_pressure_drop()
     while not queue.full() and queue._putters:
-        queue._wakeup_next(queue._putters)
+        putter = queue._putters.popleft()
+        if not putter.done():
+            putter.set_result(None)

@@ -34,7 +34,7 @@ from faust.types.tuples import TP
 
 from faust_assigner.app.consumer.committed_offsets import UNKNOWN_OFFSET
 from faust_assigner.app.consumer.live_views import Share
-from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
+from faust_assigner.app.consumer.set_aside import FATAL_ERRORS, SetAside
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
@@ -51,12 +51,12 @@ WAIT_MS, IDLE_WAIT_MS = 20, 100
 class FairFetcher(Fetcher):  # type: ignore[misc]
     """A fetcher that requests each partition without buffered records independently of other partitions.
 
-    Brokers hold a fetch for at most 0.1 s. Cost: ten requests a second when idle.
+    Brokers hold a fetch for at most 0.1 s. Cost: ten requests a second to each broker when idle.
     """
 
     #: Returns whether the app takes records of a partition now. A paused partition is not fetched.
     is_wanted: Callable[[TP], bool] = staticmethod(lambda tp: True)
-    #: Returns whether partitions are about to be resumed: then no fetch may take long.
+    #: Returns whether partitions are about to be resumed. Until then fetches have a short time limit.
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
@@ -78,7 +78,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 
     def _get_actions_per_node(self, assignment: Assignment) -> object:
         """Return the fetches to send now; no partition waits for a different partition."""
-        # If a revoked partition returns, a different owner has had it meanwhile: it counts as new.
+        # A revoked partition that returns counts as new, because a different member has owned it meanwhile.
         self._at_end &= assignment.tps
         now = monotonic()
         wanted = [
@@ -86,7 +86,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             for tp in assignment.tps
             if tp not in self._records
             and self.is_wanted(tp)
-            and not self._is_left_alone(assignment.state_value(tp), now)
+            and not self._is_set_aside(assignment.state_value(tp), now)
         ]
         self._look_up(assignment, wanted)
         shown = [tp for tp in wanted if assignment.state_value(tp) not in self._looked_up]
@@ -113,18 +113,18 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             self._looked_up[state] = task = create_task(
                 self._update_fetch_positions(assignment, node, [tp])
             )
-            task.add_done_callback(lambda _, state=state: self._looked(state))
-            # The fetcher then waits for these tasks, too.
+            task.add_done_callback(lambda _, state=state: self._end_lookup(state))
+            # The fetcher waits for its pending tasks, so the end of a lookup wakes it.
             self._pending_tasks.add(task)
 
-    def _looked(self, state: TopicPartitionState) -> None:
+    def _end_lookup(self, state: TopicPartitionState) -> None:
         """Remove an ended lookup; without a position, refresh the metadata: the leader may have changed."""
         del self._looked_up[state]
         if not state.has_valid_position:
             self._client.force_metadata_update()
 
-    def _is_left_alone(self, state: TopicPartitionState, now: float) -> bool:
-        return self.aside.is_left_alone(state, now) or self.refused.is_left_alone(state, now)
+    def _is_set_aside(self, state: TopicPartitionState, now: float) -> bool:
+        return self.aside.is_set_aside(state, now) or self.refused.is_set_aside(state, now)
 
     async def _proc_fetch_request(
         self, assignment: Assignment, node_id: int, request: FetchRequest
@@ -171,7 +171,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         return found
 
     async def _turn(self, partitions: Container[TP] | None, max_records: int | None) -> Records:
-        """Take up to half of the records from partitions that keep up, and the others from backlogs, evenly.
+        """Take up to half of the records from partitions that keep up, and the rest evenly from backlogs.
 
         A partition keeps up once it has been read to its end; until then it counts as a backlog. aiokafka
         empties one partition after the other, so in a busy worker each partition waits for all others. If
@@ -209,10 +209,10 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             self._put_back(states, before)
             # aiokafka has removed the finished partitions, so the first remaining partition has failed.
             failed = next((tp for tp in self._records if tp in share), None)
-            if failed is None or failed not in states or isinstance(error, FOR_PEOPLE):
+            if failed is None or failed not in states or isinstance(error, FATAL_ERRORS):
                 raise
             del self._records[failed]
-            self._leave_alone(failed, states[failed], error)
+            self._set_unreadable_aside(failed, states[failed], error)
             return {}
         self._note(found, states)
         return found
@@ -242,7 +242,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         self._at_end = (self._at_end - found.keys()) | set(filter(self._is_at_end, found))
         if len(self.aside):
             for tp in found:
-                self.aside.is_well(states[tp])
+                self.aside.note_success(states[tp])
 
     def _set_error(self, tp: TP, error: Exception) -> None:
         """Handle the error of one partition; set it aside for a truncated record, which aiokafka skips."""
@@ -250,10 +250,10 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             super()._set_error(tp, error)
             return
         state = self._subscription_state.subscription.assignment.state_value(tp)
-        self._leave_alone(tp, state, error)
+        self._set_unreadable_aside(tp, state, error)
         asyncio.get_running_loop().call_soon(state.seek, state.position)
 
-    def _leave_alone(self, tp: TP, state: TopicPartitionState, error: Exception) -> None:
+    def _set_unreadable_aside(self, tp: TP, state: TopicPartitionState, error: Exception) -> None:
         self.aside.unreadable(tp, state, error, monotonic())
         self.counters["unreadable_partitions"] += 1
 

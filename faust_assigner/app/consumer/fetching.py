@@ -18,7 +18,7 @@ from aiokafka.errors import IllegalStateError
 from faust.types.tuples import TP
 from mode.utils.queues import FlowControlEvent
 
-from faust_assigner.app.consumer.committed_offsets import ask_for_all
+from faust_assigner.app.consumer.committed_offsets import replace_offset_fetch
 from faust_assigner.app.consumer.live_views import Wanted
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
 
     #: Returns whether streams must stop even after ``resume()``. A process that was suspended must first
     #: check whether it is still a member.
-    must_stand_still: Callable[[], bool] = staticmethod(lambda: False)
+    must_skip_records: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, earlier: FlowControlEvent | None = None) -> None:
-        """Share the state of ``earlier``, the app's former flow control: its queues then follow this one."""
+        """Take over the state and the queues of ``earlier``, the app's former flow control."""
         super().__init__()
         if earlier is not None:
             self.__dict__.update(vars(earlier))
 
     def is_active(self) -> bool:
         """Return whether streams may take queued records; called for each record."""
-        return bool(super().is_active()) and not self.must_stand_still()
+        return bool(super().is_active()) and not self.must_skip_records()
 
     def resume(self) -> None:
         """If the flow is suspended, start it and drop the records that were queued before the suspension."""
@@ -69,7 +69,7 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
 def put_back(seek: Callable[[TP, int], None], records: Records) -> None:
     """Seek to the first offset of each batch, so that ``records`` are fetched again.
 
-    Call this function before any other await: a later fetch would move the positions.
+    Call this function before the next await: a fetch during the await would move the positions.
     """
     for tp, batch in records.items():
         with contextlib.suppress(IllegalStateError):
@@ -87,7 +87,7 @@ async def _fetch_fairly(
     """Fetch records of sources first, then records of standbys, at most one batch of each.
 
     Stock Faust passes on all fetched records before it checks for records of other partitions. After a
-    failover there may be 100,000 standby records.
+    failover one fetch may return 100,000 standby records.
     """
     if active is None or app.in_recovery:
         wanted = None if active is None else Wanted(active)
@@ -152,7 +152,7 @@ async def seek_committed(
     """
     assigned = consumer.assignment()
     wanted = sorted(assigned if tps is None else assigned & set(tps))
-    ask_for_all(consumer._coordinator)
+    replace_offset_fetch(consumer._coordinator)
     found = await _committed_while_assigned(consumer, wanted)
     offsets: dict[TP, int | None] = dict.fromkeys(wanted)
     for tp in (tp for tp in wanted if tp in consumer.assignment()):

@@ -1,4 +1,4 @@
-"""A stream's queue with one lane (a sub-queue) for each partition; records are taken from each lane in turn.
+"""A stream's queue with one lane (sub-queue) for each partition; the lanes are served in turn.
 
 An agent has one queue. After a rebalance the backlog of new partitions fills the queue at once. With a plain
 queue, the kept partitions would wait until the agent has processed this backlog.

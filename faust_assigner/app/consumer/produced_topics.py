@@ -1,10 +1,11 @@
 """A producer that requests the metadata of all its topics, with pauses, and retries coordinator lookups.
 
 At first aiokafka's producer has the metadata of all topics. Its first send to an unknown topic adds that
-topic to the list of requested topics. From then on the producer requests these topics only, and loses the
-leaders of all other topics. A waiting batch of such a topic is never sent. ``flush()`` waits for the batch,
-and so do the commit and the rebalance. Faust's producer drops the batch after 20 minutes. A further send to
-the same topic would repair the list, but a changelog may get no further record.
+topic to the list of requested topics. From then on the producer requests these topics only, and no longer
+knows the leaders of all other topics. A waiting batch of such a topic is never sent. ``flush()`` waits for
+the batch, and so do the commit and the rebalance. Faust's producer drops the batch after 20 minutes. A
+further send to the same topic would add the topic to the list again, but a changelog may get no further
+record.
 
 If a partition has no leader, aiokafka's sender requests the metadata again right after each answer or error.
 During a broker's restart these are thousands of requests a second, with two log lines each. This producer
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 from aiokafka.errors import NodeNotReadyError
 from faust.transport.drivers import aiokafka as driver
 
-from faust_assigner.app.retry import is_silence
+from faust_assigner.app.retry import is_temporary
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
@@ -93,6 +94,6 @@ async def _look_up(look_up: Callable[..., Awaitable[int]], *whose: object) -> in
     try:
         return await look_up(*whose)
     except Exception as error:
-        if is_silence(error):
+        if is_temporary(error):
             raise NodeNotReadyError(str(error)) from error
         raise

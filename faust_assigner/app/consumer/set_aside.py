@@ -1,8 +1,9 @@
 """Partitions that cannot be read: the consumer skips them, reads the other partitions and retries later.
 
-A corrupt or truncated batch may be intact at the next try or in a different replica. The consumer never
-skips such a batch: no record is lost, and the partition waits until the batch can be read. If a broker
-returns an error for a partition, for example after a change of the leader, the retry follows soon.
+A batch that was read as corrupt or truncated may be intact at the next try or in a different replica. The
+consumer never skips such a batch: no record is lost, and the partition waits until the batch can be read.
+If a broker returns an error for a partition, for example after a change of the leader, the retry follows
+soon.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ RETRY_S, MOST_RETRY_S = 1.0, 30.0
 #: The same waits after an error that the broker returned for the partition.
 REFUSED_S, MOST_REFUSED_S = 0.1, 1.0
 #: Errors that an operator must correct, in the app or on the broker; they are raised and end the worker.
-FOR_PEOPLE = (NoOffsetForPartitionError, OffsetOutOfRangeError, TopicAuthorizationFailedError)
+FATAL_ERRORS = (NoOffsetForPartitionError, OffsetOutOfRangeError, TopicAuthorizationFailedError)
 
 
 class SetAside:
@@ -89,7 +90,7 @@ class SetAside:
         well = {tp for tp, state, _ in asked if (state.timestamp or 0) >= began_ms}
         for tp, state, offset in asked if well else ():
             if tp in well:
-                self.is_well(state)
+                self.note_success(state)
             elif state.has_valid_position and state.position == offset and tp not in fetched:
                 self.refused(tp, state, now)
 
@@ -99,10 +100,10 @@ class SetAside:
         self._until[state] = now + wait_s, wait_s
         return wait_s
 
-    def is_left_alone(self, state: TopicPartitionState, now: float) -> bool:
+    def is_set_aside(self, state: TopicPartitionState, now: float) -> bool:
         """Return whether the partition is set aside at ``now`` and must not be fetched."""
         return bool(self._until) and self._until.get(state, (0.0, 0.0))[0] > now
 
-    def is_well(self, state: TopicPartitionState) -> None:
+    def note_success(self, state: TopicPartitionState) -> None:
         """Note that the partition was read: its next failure starts with the shortest wait."""
         self._until.pop(state, None)

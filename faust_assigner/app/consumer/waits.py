@@ -1,7 +1,7 @@
 """The waits of rebalances and commits: each wait has a deadline, after which the worker ends.
 
 Stock Faust waits in many places of a rebalance without a deadline: for a commit, for the producer's flush,
-for the other thread. A single missing answer stops the worker for good, without a log line. With this
+for the consumer's thread. A single missing answer stops the worker for good, without a log line. With this
 module the watchdog (``membership/watchdog.py``) counts how long each wait lasts while the group answers this
 worker. After half of the deadline the watchdog logs the wait and its reason, then once a minute. After the
 deadline the worker ends with CannotGoOn, and other members get its partitions. While the group does not
@@ -32,7 +32,7 @@ class Wait:
     """One wait: ``what`` waits for ``step``, up to ``limit_s`` seconds in which the group answers.
 
     ``total_s`` counts all seconds, ``answered_s`` the seconds in which the group answered. ``detail()``
-    describes the step further in the log line.
+    returns further details of the step for the log line.
     """
 
     what: str
@@ -49,7 +49,7 @@ class Wait:
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline has passed."""
+        """Whether the wait has reached its limit."""
         return self.answered_s >= self.limit_s
 
     def line(self, group_answers: bool) -> str | None:
@@ -94,7 +94,7 @@ class Waits:
             if wait.what == what:
                 wait.move_to_step(step)
 
-    def look(self, seconds: float, *, group_answers: bool) -> list[str]:
+    def advance(self, seconds: float, *, group_answers: bool) -> list[str]:
         """Add ``seconds`` to each wait, and return the lines to log."""
         lines = []
         for wait in list(self._waits):
@@ -131,7 +131,7 @@ def waits_of(app: App) -> Waits:
 
 
 def broker_s(app: AppT) -> float:
-    """Return the limit of a step that waits for brokers: one rebalance and then one request, in seconds."""
+    """Return the limit in seconds of a wait for brokers: the time of one rebalance and one request."""
     conf = app.conf
     return float(conf.broker_request_timeout + conf.broker_rebalance_timeout)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds that a commit waits for half-processed records; then their partitions wait for the next commit.
+#: Seconds that a commit waits for half-processed records. Their partitions then wait for the next commit.
 PATIENCE_S = 1.0
 
 #: Seconds after which a transaction is committed with half-processed records. After 60 seconds the broker
@@ -67,12 +67,12 @@ class RecordBoundaryCommits:
             consumer.app.sensors.add(RecordsEnd(self.record_ended))
 
     async def commit(self, start_new_transaction: bool) -> bool:
-        """Commit each transaction when all records that sent messages in it are done.
+        """Commit each transaction when all records that sent messages in this transaction are done.
 
         Returns whether offsets were committed.
         If the caller is cancelled, the commit continues. For example, the fetch loop commits while too many
-        table changes wait, and a rebalance or the stop cancels the fetch loop. After half a commit aiokafka
-        would have no open transaction, and the next send would end the worker.
+        table changes wait, and a rebalance or the stop cancels the fetch loop. After a cancelled commit
+        aiokafka would have no open transaction, and the next send would end the worker.
         """
         while (earlier := self._whole_commit) is not None and not earlier.done():
             await asyncio.wait({earlier})
@@ -98,7 +98,7 @@ class RecordBoundaryCommits:
         if not self._cut:
             return False
         try:
-            # Run without a current event: with one, the messages might join the event's next transaction,
+            # Run without a current event: otherwise the messages might join the event's next transaction,
             # which waits for this commit.
             await asyncio.create_task(self._publish_attached(self._cut), context=Context())
             return await self._consumer._commit_offsets(
@@ -112,10 +112,11 @@ class RecordBoundaryCommits:
             self._transactions.begin_next()
 
     def _sources_without_acks(self) -> list[TP]:
-        """Return the partitions whose committed records have sent again, as at the close of a window.
+        """Return the partitions for which messages were sent after the commit of their last record.
 
-        These partitions have no new acknowledged offset, but their transactions must be committed. A source
-        whose record is still in progress is left out: it has no offset to commit yet.
+        A closing window sends such messages. These partitions have no new acknowledged offset, but their
+        transactions must be committed. A source whose record is still in progress is left out: it has no
+        offset to commit yet.
         """
         committed = self._consumer._committed_offset
         sources = self._transactions.sources()
@@ -156,7 +157,8 @@ class RecordBoundaryCommits:
         """Note that a record of ``tp`` is done; called before its stream takes the next record."""
         self.close_settled(tp)
         transactional_id = self._transactions.id_of(tp)
-        # If the last commit left this id out, new records of the id wait: commit as soon as it is settled.
+        # If the last commit left this id out, new records of the id wait. Commit as soon as the records in
+        # progress are done.
         if (
             self._open is None
             and transactional_id

@@ -12,7 +12,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Iterable,
     Mapping,
     MutableMapping,
@@ -52,7 +51,7 @@ class ConsumerBase(Protocol):
     _gap: MutableMapping[TP, Any]
     _read_offset: MutableMapping[TP, int | None]
     _committed_offset: MutableMapping[TP, int | None]
-    _unacked_messages: Collection[Message]
+    _unacked_messages: MutableSet[Message]
     _active_partitions: set[TP]
     _paused_partitions: set[TP]
     _buffered_partitions: set[TP]
@@ -90,6 +89,7 @@ class ConsumerBase(Protocol):
         self, topics: object = None, start_new_transaction: bool = True
     ) -> bool: ...
     async def wait_empty(self) -> None: ...
+    async def _wait_for_ack(self, timeout: float) -> None: ...
     async def on_restart(self) -> None: ...
     async def perform_seek(self) -> None: ...
     async def wait(

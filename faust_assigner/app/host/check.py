@@ -37,7 +37,7 @@ def demand(
     """
     found = [
         *_foreign_versions(versions),
-        *(said for api in apis if set(parts) & set(api.parts) for said in misfit(api)),
+        *(said for api in apis if set(parts) & set(api.parts) for said in mismatch_of(api)),
     ]
     if found:
         ranges = ", ".join(
@@ -49,7 +49,7 @@ def demand(
         )
 
 
-def misfit(api: PrivateApi) -> Iterator[str]:
+def mismatch_of(api: PrivateApi) -> Iterator[str]:
     """Yield a description of the mismatch, if ``api`` is not as expected."""
     found = shape_of(api)
     if found != api.shape:

@@ -21,7 +21,8 @@ class PrivateApi(NamedTuple):
 
     - ``owner``: the module or class of the name, as ``module`` or ``module:Class``.
     - ``shape``: a signature, ``property``, ``class attribute``, or ``set in METHOD``. A signature
-      has the parameters' names and kinds, with ``=`` for a default; a coroutine's begins with
+      has the parameters' names and kinds, with ``=`` for a default; the signature of a coroutine
+      begins with
       ``async``.
     - ``parts``: the parts of an app (see ``compose.py``) that need the name. The part ``stock`` is
       the comparison with Faust's own assignor.

@@ -78,7 +78,7 @@ class LedgerFiles(LedgerWriter):
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with contextlib.suppress(OSError):  # without locks other workers go by the file's age
+        with contextlib.suppress(OSError):  # if locks fail, other workers use the file's age
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._size = os.fstat(self._file).st_size
         self._prune()
@@ -139,7 +139,7 @@ class LedgerFiles(LedgerWriter):
 
 
 def _is_abandoned(name: str) -> bool:
-    """Whether no process holds the file's lock: its writer has ended."""
+    """Return whether no process holds the file's lock, which means that its writer has ended."""
     try:
         file = os.open(name, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

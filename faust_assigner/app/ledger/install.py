@@ -1,4 +1,4 @@
-"""Switches the ledger on unless ``FAUST_ASSIGNER_LEDGER`` is off.
+"""Installs the ledger in an app, unless ``FAUST_ASSIGNER_LEDGER`` is off.
 
 The setting is described in :mod:`faust_assigner.settings.table`. The leader writes its decisions.
 Every worker writes its recoveries and the samples of its partitions.
@@ -52,7 +52,7 @@ def install(app: AppT) -> LedgerSensor | None:
 
 
 def place_of(app: AppT) -> Path | str | None:
-    """The folder of the app's ledger, or ``topic:NAME``; None if it is off. Raises ConfigError."""
+    """Return the app's ledger folder or ``topic:NAME``; None if it is off. Raises ConfigError."""
     said = read(app, table.LEDGER)
     if said is None or said is not table.LEDGER.default:
         return said
@@ -82,7 +82,7 @@ def _create_sensor(app: AppT) -> LedgerSensor | None:
 
 
 def _app_config(app: AppT) -> dict[str, str]:
-    """The app's setup, as written in a decision's row."""
+    """Return the app's configuration that each decision's row contains."""
     from faust_assigner import __version__
 
     config = {"faust_assigner": __version__, "app_version": str(app.conf.version)}

@@ -35,7 +35,7 @@ class _File:
 
 
 def page(folder: Path, group_id: str, cursor: str = "") -> LedgerPage:
-    """The newest decisions, placements and recoveries of a group, or rows older than ``cursor``.
+    """Return a group's newest decisions, placements and recoveries, or rows before ``cursor``.
 
     Samples of partitions are left out. Blocks the thread and reads about ``READ_BYTES`` at most.
     With an unknown cursor, such as the cursor of a deleted file, the remaining files are read.
@@ -77,7 +77,7 @@ class _Reader:
         self._bytes = self._read = 0
 
     def lines(self) -> tuple[bytes, ...]:
-        """The page's lines, oldest first, as they were written."""
+        """Return the page's lines, oldest first, as they were written."""
         return tuple(reversed(self._lines))
 
     @property
@@ -146,7 +146,7 @@ class Tail:
                 self._dropped += 1
 
     def page(self, group_id: str, cursor: str = "") -> LedgerPage:
-        """The newest lines, or the lines before ``cursor``; an unknown cursor gives the newest."""
+        """Return the lines before ``cursor``; without a known cursor, the newest lines."""
         with self._lock:
             lines, first = list(self._lines), self._dropped
         end = min(max(0, int(cursor) - first), len(lines)) if cursor.isdecimal() else len(lines)

@@ -14,7 +14,7 @@ from faust_assigner.app.host.group_member import kafka_member_id
 from faust_assigner.app.ledger.rows import TableRow
 from faust_assigner.app.ledger.writer import LedgerWriter
 from faust_assigner.app.recovery.restore_task import SNAPSHOT, Restored
-from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.disk import offset_or_minus_one
 
 if TYPE_CHECKING:
     from faust.tables.recovery import Recovery
@@ -60,7 +60,7 @@ class RecoveryMeter:
         self._kept: set[TP] = set()
 
     def attach(self) -> None:
-        """Connect to the app's recovery; called once, when tables exist and before they recover."""
+        """Connect to the app's recovery; called once, before the first recovery of the tables."""
         recovery = self.app.tables.recovery
         if hasattr(recovery, "meter"):
             recovery.meter = self  # the recovery by partition calls the meter
@@ -128,7 +128,7 @@ class RecoveryMeter:
         def build_offsets(
             consumer: ConsumerT, tps: set[TP], destination: Mapping[TP, int], title: str
         ) -> Awaitable[object]:
-            # Not async: the wrapped method may rely on its call before the result is awaited.
+            # This function is not async, because the wrapped method may rely on an immediate call.
             return self._after_offsets(inner(consumer, tps, destination, title), destination, title)
 
         return build_offsets
@@ -154,10 +154,10 @@ class RecoveryMeter:
         for tp, measured in self._open.items():
             if tps is not None and tp not in tps:
                 continue
-            measured.start_offset = measured.end_offset = known(offsets.get(tp))
+            measured.start_offset = measured.end_offset = offset_or_minus_one(offsets.get(tp))
             if tp in restored:
                 _take(measured, restored[tp])
-            if measured.end_offset >= known(highwaters.get(tp)):
+            if measured.end_offset >= offset_or_minus_one(highwaters.get(tp)):
                 measured.ended = measured.ended or now
 
     def _after_apply(self, inner: Callable[..., T]) -> Callable[..., T]:
@@ -185,7 +185,7 @@ class RecoveryMeter:
         highwaters = self.app.tables.recovery.active_highwaters
         now = time.time()
         for tp, measured in touched.items():
-            if measured.end_offset >= known(highwaters.get(tp)):
+            if measured.end_offset >= offset_or_minus_one(highwaters.get(tp)):
                 measured.ended = now
 
     def _before_completed(self, inner: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
@@ -205,8 +205,11 @@ class RecoveryMeter:
         self._open = {tp: each for tp, each in self._open.items() if tp not in finished}
         rows: list[TableRow] = []
         for tp, measured in sorted(finished.items()):
-            # Batches may have advanced the offset further: the higher offset is used.
-            measured.end_offset = max(measured.end_offset, known(recovery.active_offsets.get(tp)))
+            # Use the higher offset, because batches may have advanced the recovery's offset
+            # further.
+            measured.end_offset = max(
+                measured.end_offset, offset_or_minus_one(recovery.active_offsets.get(tp))
+            )
             idle = measured.end_offset <= measured.start_offset
             if idle and (tp in self._kept or measured.source == "replay"):
                 continue
@@ -243,7 +246,7 @@ class RecoveryMeter:
 
 
 def _take(measured: _Open, restored: Restored) -> None:
-    """Add a restore outside of Faust's loop: a snapshot, or records applied in batches."""
+    """Add a restore that Faust's loop did not make: a snapshot, or records applied in batches."""
     if restored.source == SNAPSHOT:
         measured.source = SNAPSHOT
     measured.records += restored.replayed
@@ -253,5 +256,5 @@ def _take(measured: _Open, restored: Restored) -> None:
 
 
 def _member_id(app: AppT) -> str:
-    """This worker's member id in the group; its URL until the group has given a member id."""
+    """Return this worker's member id in the group, or its URL until it has a member id."""
     return kafka_member_id(app) or str(app.conf.canonical_url)

@@ -24,7 +24,7 @@ REJECTED_SHOWN = 4
 
 
 def digest(plan: Plan) -> str:
-    """A digest of the members, groups and accepted claims of ``plan``, and of its number of standbys.
+    """Return a digest of a plan's members, groups, accepted claims and number of standbys.
 
     Weights, positions of copies and the settings of warm-ups are left out; the column ``asked`` has them.
     """
@@ -124,7 +124,7 @@ def _plan_input(inputs: DecisionInputs) -> PlanInput:
 
 
 def _previous_round_columns(inputs: DecisionInputs) -> dict[str, object]:
-    """The previous round as this leader knows it: the previous leader's ledger may be lost."""
+    """Return the columns of the previous round, because the previous leader's ledger may be lost."""
     last = inputs.last
     if not last.urls or not last.owners:
         return {}
@@ -145,7 +145,7 @@ def _previous_round_columns(inputs: DecisionInputs) -> dict[str, object]:
 
 
 def _member_columns(member: Member) -> dict[str, Any]:
-    """A member of the decision, with its instance id if it has one."""
+    """Return a member of the decision, with its instance id if it has one."""
     said = {
         "member_id": member.member_id,
         "rack": member.rack_id,
@@ -156,18 +156,18 @@ def _member_columns(member: Member) -> dict[str, Any]:
 
 
 def _weights_columns(inputs: DecisionInputs) -> dict[str, str]:
-    """The version of the weights in use; empty if every partition weighed 1.0."""
+    """Return the version of the weights in use; empty if every partition weighed 1.0."""
     version = getattr(inputs.weights, "version", None)
     return {} if version is None else {"weights_version": str(version)}
 
 
 def _weightless_columns(inputs: DecisionInputs) -> dict[str, str]:
-    """The weightless topics, which a replay of the ledger leaves out."""
+    """Return the weightless topics, which a replay of the ledger leaves out."""
     return {WEIGHTLESS: " ".join(sorted(inputs.weightless))} if inputs.weightless else {}
 
 
 def _copy_holders(plan: Plan) -> dict[int, list[int]]:
-    """Task -> members that hold a copy of its state without owning the task."""
+    """Return task -> members that hold a copy of its state without owning the task."""
     holders: dict[int, list[int]] = {}
     tasks, members = plan.previous.copy_task.tolist(), plan.previous.copy_member.tolist()
     for task, member in zip(tasks, members, strict=True):

@@ -99,7 +99,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
     async def forget_others(self, app: AppT, *_: object, **__: object) -> None:
         """Forget the counts of partitions that this worker no longer owns.
 
-        When such a partition comes back, other workers' records have moved its end.
+        When such a partition returns, records of other workers have moved its end offset.
         """
         owned = app.assignor.assigned_actives()
         for found in (self._inputs, self._changelog_ends):
@@ -125,7 +125,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         found = self._inputs[tp]  # a single lookup, because this runs for every record
         found.records += 1
         found.received_bytes += message.serialized_key_size + message.serialized_value_size
-        found.began = time.monotonic()  # the time of the first agent begins now
+        found.began = time.monotonic()  # the first agent's share of the time begins now
 
     def on_send_initiated(
         self, producer: ProducerT, topic: str, message: Message, keysize: int, valsize: int
@@ -142,7 +142,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         if found.began is not None and stream.enable_acks:
             now = time.monotonic()
             found.held_s += now - found.began
-            found.began = now  # the time of the next agent begins now
+            found.began = now  # the next agent's share of the time begins now
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _sample_regularly(self) -> None:
@@ -172,7 +172,8 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         between = getattr(consumer, "between_generations", app.rebalancing)
         if not actives or between or app.in_recovery:
             return []
-        ends = await asyncio.wait_for(consumer.highwaters(*actives), ASK_TIMEOUT_S)
+        async with asyncio.timeout(ASK_TIMEOUT_S):
+            ends = await consumer.highwaters(*actives)
         tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}
         sizes = await asyncio.get_running_loop().run_in_executor(None, state_sizes, actives, tables)
         for tp in self._inputs.keys() - set(actives):
@@ -213,7 +214,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         }
 
     def _share_cpu(self) -> dict[object, float]:
-        """The loop thread's CPU milliseconds since the last call, by partition and held time."""
+        """Return the loop thread's CPU ms since the last call, by partition and held time."""
         now = time.thread_time()
         spent_ms, self._cpu_at = (now - self._cpu_at) * 1000, now
         total = sum(one.held_s for one in self._inputs.values()) or math.inf

@@ -46,12 +46,12 @@ T = TypeVar("T")
 #: Returns aiokafka's keywords for a connection; called when the first row is sent.
 Connection = Callable[[], Mapping[str, object]]
 
-#: Seconds for all attempts to send rows, for one attempt, and between two attempts. After a failure
-#: no attempt is made for the last number of seconds.
+#: Seconds for all attempts to send rows, for one attempt, between two attempts, and without attempts after a
+#: failure.
 SEND_S, ATTEMPT_S, BETWEEN_S, REST_S = 30.0, 10.0, 1.0, 30.0
 #: Seconds that the producer may take to stop.
 STOP_S = 0.5
-#: Bytes of lines in one request, before compression.
+#: The maximum bytes of lines in one request, before compression.
 BATCH_BYTES = 512 * 1024
 #: Bytes of a record beside its key and value; a batch needs as many again.
 RECORD_BYTES = 128
@@ -101,11 +101,11 @@ class LedgerTopic(LedgerWriter):
 
     @property
     def place(self) -> str:
-        """The ledger's topic, for the log."""
+        """The ledger's topic, as shown in log lines."""
         return f"topic {self.topic}"
 
     def page(self, group_id: str, cursor: str = "") -> LedgerPage:
-        """The newest lines of this process, from memory. ``group_id`` is the app's."""
+        """Return the newest lines of this process, from memory. ``group_id`` is the app's."""
         return self._tail.page(group_id, cursor)
 
     def close(self, timeout_s: float = 2.0) -> None:
@@ -174,7 +174,7 @@ class LedgerTopic(LedgerWriter):
             left.popleft()
 
     def _make_smaller(self, left: deque[bytes], error: Exception) -> None:
-        """Halve the batch; remove the inputs from a single line that is too large, or drop it."""
+        """Halve the batch. From a single line that is too large, remove the inputs, or drop the line."""
         total = len(left[0]) + len(self._key) + 2 * RECORD_BYTES
         if self._batch_bytes > total:
             self._batch_bytes = max(total, self._batch_bytes // 2)
@@ -269,9 +269,11 @@ class LedgerTopic(LedgerWriter):
 async def _stop_producer(producer: AIOKafkaProducer) -> None:
     """Stop the producer, then close its connections, even if a broker does not answer."""
     with contextlib.suppress(Exception):
-        await asyncio.wait_for(producer.stop(), STOP_S)
+        async with asyncio.timeout(STOP_S):
+            await producer.stop()
     with contextlib.suppress(Exception):
-        await asyncio.wait_for(producer.client.close(), STOP_S)
+        async with asyncio.timeout(STOP_S):
+            await producer.client.close()
 
 
 def _is_temporary(error: BaseException) -> bool:
@@ -282,7 +284,7 @@ def _is_temporary(error: BaseException) -> bool:
 
 
 def _without_inputs(line: bytes) -> bytes | None:
-    """A decision's line without its inputs, by far the largest part; None for any other line."""
+    """Return a decision's line without its inputs, by far the largest part; None for any other line."""
     row = json.loads(line)
     row.pop("before", None)
     if row.pop("asked", None) is None:

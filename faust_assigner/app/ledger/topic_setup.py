@@ -84,7 +84,7 @@ class TopicSetup:
 
 
 async def _topic_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
-    """The topic's batch size and cleanup policy; empty if the broker does not describe them."""
+    """Return the topic's batch size and cleanup policy; empty if the broker does not describe them."""
     wanted = dict.fromkeys(("max.message.bytes", "cleanup.policy"))
     answers = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, topic, dict(wanted))]

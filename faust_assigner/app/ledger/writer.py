@@ -23,10 +23,10 @@ from faust_assigner.wire.worker_status import LedgerPage
 
 logger = get_logger(__name__)
 
-#: Decisions, recoveries and rounds of samples that may wait for the thread.
+#: The maximum number of decisions, recoveries and rounds of samples that wait for the thread.
 MOST_WAITING = 256
-#: Lines after which the thread pauses for other threads, since a decision may have a million lines,
-#: and the seconds of the pause.
+#: The number of lines after which the thread pauses for other threads, since a decision may have a
+#: million lines, and the seconds of the pause.
 LINES_A_TURN = 256
 PAUSE_S = 0.002
 
@@ -61,11 +61,11 @@ class LedgerWriter(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """The destination of the rows, for the log."""
+        """The destination of the rows, as shown in log lines."""
 
     @abstractmethod
     def page(self, group_id: str, cursor: str = "") -> LedgerPage:
-        """The newest lines of a group, or lines before ``cursor``; no samples. May read files."""
+        """Return a group's newest lines, or lines before ``cursor``; no samples. May read files."""
 
     @abstractmethod
     def _append(self, lines: list[bytes]) -> None:
@@ -76,7 +76,7 @@ class LedgerWriter(ABC):
         """Close files or connections; called on the ledger's thread, which ends afterwards."""
 
     def put(self, work: Work) -> None:
-        """Queue ``work`` to have its rows written; return at once. For any thread; never raises."""
+        """Queue ``work`` for the ledger's thread; return at once. For any thread; never raises."""
         try:
             self._waiting.put_nowait(work)
         except queue.Full:
@@ -99,7 +99,7 @@ class LedgerWriter(ABC):
             logger.warning("The ledger in %s is incomplete: %s", self.place, self.counts)
 
     def drain(self) -> None:
-        """Wait until everything put so far is written or counted."""
+        """Wait until all queued work is written, or counted as dropped, skipped or failed."""
         self._waiting.join()
 
     def _ensure_thread(self) -> None:

@@ -26,14 +26,15 @@ logger = get_logger(__name__)
 
 #: The generation in which the current task commits or sends a heartbeat during a round; None otherwise.
 BESIDE: ContextVar[int | None] = ContextVar("beside", default=None)
-#: Seconds between two attempts of a commit, as in aiokafka.
+#: Seconds between two attempts to commit, as in aiokafka.
 RETRY_S = 0.1
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
     """Return whether to log a line of aiokafka.
 
-    aiokafka logs "will rejoin" after a refused commit or heartbeat. During a round this is not true.
+    aiokafka logs "will rejoin" after a refused commit or heartbeat. During a round the member does not
+    rejoin.
     """
     return BESIDE.get() is None or not str(record.msg).endswith(
         ("will rejoin", "because it is rebalancing")
@@ -55,7 +56,7 @@ async def commit(
     while offsets:
         await coordinator.ensure_coordinator_known()
         # Check after the lookup: it may take as long as the broker is away.
-        if member.lost or member.must_stand_still():
+        if member.lost or member.must_skip_records():
             raise errors.CommitFailedError("Could not commit: the group has already rebalanced")
         generation = coordinator.generation
         try:

@@ -1,6 +1,8 @@
-"""The guard of changelogs: only a member sends table changes, and they arrive before the next commit.
+"""The guard of changelogs: only a member of the group sends table changes, and it commits after they
+arrived.
 
-``fence.py`` gives the reason. Under ``exactly_once`` this guard is off, because Kafka fences transactions.
+``fence.py`` explains why this is necessary. Under ``exactly_once`` this guard is off, because Kafka fences
+transactions.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _MARK = "_faust_assigner_changes"
 
 
 class NoMember(KafkaError):  # type: ignore[misc]
-    """The error of a table change that was not sent: the group has continued without this worker."""
+    """The error of an unsent table change: the group has continued without this worker."""
 
 
 async def send_as_member(
@@ -81,10 +83,10 @@ async def send_as_member(
 
 
 class MembersClient:
-    """aiokafka's client of a producer, which writes table changes only while the membership is sure.
+    """A wrapper of a producer's client; it sends table changes only while the membership is sure.
 
-    A check when the request is created is not enough. Later the connection to the broker, or a suspension
-    of the process, may delay the write.
+    A check at the creation of the request is not enough. Later the connection to the broker, or a
+    suspension of the process, may delay the write.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class MembersClient:
 
 
 class ChangelogGuard:
-    """Guards the changelogs of ``app``: only a member sends changes; a lost change prevents the commit."""
+    """Guards the changelogs of ``app``: only a member sends changes, and a lost change prevents commits."""
 
     def __init__(self, app: AppT, fence: HeartbeatFence) -> None:
         self._app, self._fence = app, fence
@@ -184,8 +186,9 @@ class ChangelogGuard:
     def _is_changelog(self, topic: str) -> bool:
         return topic in self._app.tables.changelog_topics
 
-    async def have_arrived(self) -> bool:
-        """Wait for the delivery of all changes so far; return False if a change of this generation is lost.
+    async def wait_for_delivery(self) -> bool:
+        """Wait until the broker has all changes so far; return False if a change of this generation is
+        lost.
 
         After False the caller must not commit, so that the records are processed again. Stock Faust flushes
         before a commit, but waits at most 0.1 s for a change in its buffer.

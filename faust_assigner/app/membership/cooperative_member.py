@@ -1,4 +1,4 @@
-"""The state of a cooperative member, the parts of the app that it calls, and its moves in one rebalance.
+"""The state of a cooperative member, the interfaces that it calls, and its moves in one rebalance.
 
 A round is the member's part in one rebalance: JoinGroup, SyncGroup and the answer. In a cooperative
 rebalance a second round assigns the partitions that the first round revoked.
@@ -34,20 +34,20 @@ class Assignor(Protocol):
     cooperative: bool
     stops_nobody: bool
 
-    def look_at_files(self, topics: Collection[str]) -> None:
-        """Read the offsets of local table files, which the member's metadata contain."""
+    def cache_file_offsets(self, topics: Collection[str]) -> None:
+        """Read the offsets of local table files, which become part of the member's metadata."""
 
     def is_followed(self, assignment: ConsumerProtocolMemberAssignment) -> bool:
         """Return whether a second round follows this answer."""
 
-    def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
-        """Return the partitions that this member keeps although their transaction ends.
+    def partitions_to_restart(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
+        """Return the kept partitions whose transaction ends, because other partitions of it move.
 
         Such partitions are revoked and assigned again.
         """
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Take over this member's part of the assignment."""
+        """Store this member's part of the assignment."""
 
     def assigned_actives(self) -> set[TP]:
         """Return the partitions that this member owns."""
@@ -65,10 +65,10 @@ class Listener(Protocol):
     def is_flowing(self) -> bool:
         """Return whether partitions are being processed, so that a round can keep them."""
 
-    def joins(self) -> None:
+    def round_started(self) -> None:
         """Note the start of a round that keeps all partitions."""
 
-    async def gives_up(self) -> None:
+    async def prepare_full_revocation(self) -> None:
         """Prepare for the revocation of all partitions."""
 
     async def revoke(self, revoked: Collection[TP]) -> None:
@@ -87,8 +87,8 @@ class Listener(Protocol):
     ) -> None:
         """Take over the assignment ``tps``, with ``roles`` (actives, standbys)."""
 
-    def gave_away(self, everything: bool) -> None:
-        """Note that this leaving member was answered; ``everything``: it has no active partition left."""
+    def note_hand_over(self, everything: bool) -> None:
+        """Note the answer to a leaving member; ``everything``: it has no active partition left."""
 
     async def stand_still(self) -> None:
         """Stop processing at once: other members may own this member's partitions."""
@@ -142,7 +142,7 @@ class CooperativeMember:
         if self.telling is not None:
             await self.telling
 
-    def must_stand_still(self) -> bool:
+    def must_skip_records(self) -> bool:
         """Return whether streams must skip their records; may be called from any thread.
 
         Once True, the result stays True even if the group answers again: streams may have skipped records.
@@ -189,13 +189,15 @@ class Moves(NamedTuple):
 
 
 def moves(
-    own: frozenset[TP], answered: frozenset[TP], torn: frozenset[TP], *, follows: bool
+    own: frozenset[TP], answered: frozenset[TP], restarted: frozenset[TP], *, follows: bool
 ) -> Moves:
-    """Return the moves from ``own`` to ``answered``; ``torn`` partitions are revoked and assigned again.
+    """Return the moves from ``own`` to ``answered``; ``restarted`` partitions are revoked and assigned again.
 
-    ``follows``: a second round follows, and assigns the torn partitions.
+    ``follows``: a second round follows, and assigns the restarted partitions.
     """
-    torn = torn & own & answered
-    withheld = torn if follows else frozenset()
+    restarted = restarted & own & answered
+    withheld = restarted if follows else frozenset()
     assigned = answered - withheld
-    return Moves(assigned, (own - assigned) | torn, (assigned - own) | (torn & assigned), withheld)
+    return Moves(
+        assigned, (own - assigned) | restarted, (assigned - own) | (restarted & assigned), withheld
+    )

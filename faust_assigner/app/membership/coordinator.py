@@ -1,4 +1,4 @@
-"""aiokafka's group coordinator, except that a rebalance revokes only the partitions that a member loses.
+"""A subclass of aiokafka's group coordinator: a rebalance revokes only the partitions that a member loses.
 
 aiokafka revokes all partitions before each JoinGroup. With this coordinator a member continues to fetch,
 process and commit during the round (JoinGroup, SyncGroup and the answer). The answer determines which
@@ -47,7 +47,7 @@ logger = get_logger(__name__)
 LOOK_S = 0.1
 #: Seconds that a member without partitions waits before it requests the second round. Meanwhile the other
 #: members revoke their partitions.
-BREATH_S = 0.02
+SECOND_ROUND_DELAY_S = 0.02
 
 
 class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
@@ -70,11 +70,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     # -- joining
 
     def _lookup_assignor(self, name: str) -> Assignor:
-        return (
-            self.membership.assignor
-            if name in (COOPERATIVE, EAGER)
-            else super()._lookup_assignor(name)
-        )
+        ours = self.membership.assignor
+        ours.stops_nobody = name == COOPERATIVE  # the leader needs it to plan
+        return ours if name in (COOPERATIVE, EAGER) else super()._lookup_assignor(name)
 
     async def _send_req(self, request: Request[RequestStruct]) -> Response:
         """Send ``request``; JoinGroup and SyncGroup wait for other members and use their own connection."""
@@ -91,13 +89,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         return await super().ensure_active_group(subscription, prev_assignment)
 
     async def _stop_heartbeat_task(self) -> None:
-        # Let the heartbeat task take its first step: a task that is cancelled earlier passes CancelledError
-        # on to the coordination task, which awaits it. Two rounds may follow each other that fast.
+        # Let the heartbeat task take its first step: a task that is cancelled before it passes CancelledError
+        # on to the coordination task, which awaits it. Two rounds may follow each other so fast.
         await asyncio.sleep(0)
         await super()._stop_heartbeat_task()
 
     async def _on_join_prepare(self, previous_assignment: object) -> None:
-        """Keep all partitions during the round if possible; else revoke them, as aiokafka does."""
+        """Keep all partitions during the round if possible; otherwise revoke them, as aiokafka does."""
         member = self.membership
         keeps = (
             previous_assignment is not None
@@ -108,7 +106,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         )
         member.assignor.holds = keeps and not member.gave_up
         if member.assignor.holds:
-            member.listener.joins()
+            member.listener.round_started()
         if member.assignor.holds or (
             member.gave_up and self.membership.own() is previous_assignment
         ):
@@ -121,13 +119,15 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         self.membership.gave_up = True
         await self.membership.told()
         if previous_assignment is not None:
-            await self.membership.listener.gives_up()
+            await self.membership.listener.prepare_full_revocation()
         await super()._on_join_prepare(previous_assignment)
 
     async def _do_rejoin_group(self, subscription: Subscription) -> bool:
         # Use a thread: opening a database for each partition that has files only would delay fetches.
         with self.membership.listener.waiting("the positions of local table files"):
-            await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
+            await asyncio.to_thread(
+                self.membership.assignor.cache_file_offsets, subscription.topics
+            )
         self.membership.round = create_future()
         try:
             joined: bool = await super()._do_rejoin_group(subscription)
@@ -151,10 +151,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if not member.gave_up:
             await self._take(assignment, generation)
         elif member.assignor.is_followed(assignment):
-            # No partition is processed. The second round brings the full assignment; notify the app then.
+            # The member processes no partition now. Notify the app only after the second round, which brings
+            # the full assignment.
             member.assignor.on_assignment(assignment)
             member.lost = member.stood = False
-            await asyncio.sleep(BREATH_S)
+            await asyncio.sleep(SECOND_ROUND_DELAY_S)
             self.request_rejoin()
         else:
             member.lost = member.stood = False
@@ -168,9 +169,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         member, own = self.membership, self.membership.own()
         topics = member.subscription.subscription.topics
         answered = frozenset(tp for tp in assignment.partitions() if tp.topic in topics)
-        torn = member.assignor.torn(assignment)
+        restarted = member.assignor.partitions_to_restart(assignment)
         follows = member.assignor.is_followed(assignment)
-        tps, revoked, gained, withheld = moves(own.tps, answered, torn, follows=follows)
+        tps, revoked, gained, withheld = moves(own.tps, answered, restarted, follows=follows)
         logger.info(
             "Generation %d: %d partitions kept, %d revoked, %d assigned%s",
             generation,
@@ -196,8 +197,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         change_assignment(own, tps, member.subscription, member.fetcher)
         member.assignor.on_assignment(assignment)
         if member.assignor.leaves:
-            # The other members request the second round, which waits until this member has left.
-            member.listener.gave_away(not any(member.assignor.assigned_actives()))
+            # The other members request the second round. That round waits until this member has left.
+            member.listener.note_hand_over(not any(member.assignor.assigned_actives()))
             return
         roles = member.assignor.assigned_actives() - withheld, member.assignor.assigned_standbys()
         if follows:
@@ -239,7 +240,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         while not self._closing.done():
             await asyncio.wait([self._closing], timeout=LOOK_S)
             member = self.membership
-            if member.must_stand_still() and not member.lost and not self._closing.done():
+            if member.must_skip_records() and not member.lost and not self._closing.done():
                 logger.error(
                     "The group coordinator has been silent for %.1f s: streams stop, and "
                     "offsets are committed only when it answers",
@@ -247,7 +248,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 )
                 await self._stand_still()
 
-    def give_everything_up(self) -> None:
+    def revoke_all_and_rejoin(self) -> None:
         """Stop the streams, revoke all partitions and join again; on the consumer's thread."""
         if not self.membership.lost and not self._closing.done():
             self.membership.standing = create_task(self._stand_still())

@@ -1,10 +1,10 @@
 """The membership fence: a worker that is no longer a member does not write to changelogs.
 
-A process may stand still for longer than its session timeout (SIGSTOP, a suspended machine, swapping). Other
+A process may be suspended for longer than its session timeout (SIGSTOP, a suspended machine, swapping). Other
 members then own its partitions, and the process does not notice this. A stock worker processes its queues
 until a heartbeat fails. Its changes then follow the changes of the new owners in the changelogs, permanently.
 The worker also stores the offset of its own last change as the position of its files. But these files lack
-the new owners' changes before this offset. Both faults lose rows.
+the new owners' changes before this offset. Both faults make tables lose rows.
 
 Kafka fences only transactional producers. So a worker measures the time since it last renewed its session.
 Within the session timeout no other member can own its partitions. After the timeout, changes wait right
@@ -50,7 +50,7 @@ class HeartbeatFence:
         self.losses = 0
 
     def hear(self, asked_at: float) -> None:
-        """Note that a request sent at ``asked_at`` renewed the session: at ``asked_at`` or later."""
+        """Note that a request sent at ``asked_at`` has renewed the session."""
         self._heard_at = max(self._heard_at, asked_at)
 
     def lose(self) -> None:
@@ -61,8 +61,8 @@ class HeartbeatFence:
     def join(self) -> None:
         """Note that the app gets an assignment: the group has admitted this member to a new generation.
 
-        If the process was suspended meanwhile, this admission may be old. So this method ends the loss, but
-        only an answer of the group makes the membership sure.
+        If the process was suspended meanwhile, this admission may be old. So this method only clears
+        ``lost``. The membership is sure again after the next answer of the group.
         """
         if self.lost:
             self._since, self.lost = self._clock(), False

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-def comes_back(consumer: ConsumerT) -> None:
-    """Make ``consumer`` join again after a long idle time.
+def rejoin_after_idle(consumer: ConsumerT, max_poll_s: float) -> None:
+    """Make ``consumer`` join again after a long idle time; ``max_poll_s``: broker_max_poll_interval.
 
     The consumer has been started and has no subscription yet.
     """
     coordinator = consumer._coordinator
     if hasattr(coordinator, "_maybe_leave_group"):
-        coordinator._maybe_leave_group = partial(_leave, coordinator)
+        coordinator._maybe_leave_group = partial(_leave, coordinator, max_poll_s)
         coordinator._stop_heartbeat_task = partial(_stop_heartbeat_task, coordinator)
 
 
-async def _leave(coordinator: GroupCoordinator) -> None:
+async def _leave(coordinator: GroupCoordinator, max_poll_s: float) -> None:
     """Leave the group, with the reason that the consumer stops or was idle for too long.
 
     An idle member without partitions does not leave. A static member sends no LeaveGroup.
@@ -52,14 +52,15 @@ async def _leave(coordinator: GroupCoordinator) -> None:
             "than this interval, it is never committed: raise broker_max_poll_interval, or do not "
             "block the event loop",
             coordinator._subscription.fetcher_idle_time,
-            coordinator._max_poll_interval,
+            max_poll_s,
         )
-    if coordinator.generation > 0 and coordinator._group_instance_id is None:
-        await _say_goodbye(coordinator, reason)
+    # A member that waits for its first answer has no generation yet, but the group knows its id.
+    if coordinator.member_id and coordinator._group_instance_id is None:
+        await _send_leave_group(coordinator, reason)
     coordinator.reset_generation()
 
 
-async def _say_goodbye(coordinator: GroupCoordinator, reason: str) -> None:
+async def _send_leave_group(coordinator: GroupCoordinator, reason: str) -> None:
     """Send LeaveGroup once; if it fails, the group removes the member after the session timeout."""
     try:
         await coordinator._send_req(LeaveGroup(coordinator.group_id, coordinator.member_id, reason))

@@ -110,10 +110,10 @@ async def hand_over(app: AppT, seconds: float, *, retires: bool = False) -> bool
     if thread.should_stop or not app.tables.recovery.is_flowing or app.crash_reason is not None:
         return False
     began = monotonic()
-    if not await thread.call_thread(_ask, app, thread._consumer, retires):
-        return False
     try:
         async with asyncio.timeout(seconds):
+            if not await thread.call_thread(_ask, app, thread._consumer, retires):
+                return False
             await consumer.left.wait()
         if app.assignor.assigned_actives():
             return False

@@ -63,7 +63,7 @@ Version: TypeAlias = LeaveGroupRequest_v0 | LeaveGroupRequest_v1 | LeaveGroupReq
 
 
 class LeaveGroup(Request[Version]):  # type: ignore[misc]
-    """The request of one member to leave; brokers before Apache Kafka 3.2 get it without the reason."""
+    """One member's request to leave; brokers before Apache Kafka 3.2 get no reason."""
 
     API_KEY = 13
 

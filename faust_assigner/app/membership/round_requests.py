@@ -1,4 +1,4 @@
-"""Send JoinGroup and SyncGroup on their own connection, and heartbeats meanwhile.
+"""Sends JoinGroup and SyncGroup on a separate connection, and heartbeats meanwhile.
 
 Both requests wait for other members. The time from JoinGroup to the answer to SyncGroup is a round.
 """

@@ -1,7 +1,7 @@
 """The shutdown's time limit: a worker that stops waits for an unreachable broker a few seconds only.
 
-aiokafka retries some requests for ever, among them the requests of the last commit, the last flush and the
-leave. If the last commit is skipped, the next owner processes the uncommitted records again.
+aiokafka retries some requests for ever, for example the requests of the last commit and the last flush, and
+LeaveGroup. If the last commit is skipped, the next owner processes the uncommitted records again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from mode import get_logger
 from mode.threads import WorkerThread
 
-from faust_assigner.app.consumer.back_pressure import told
+from faust_assigner.app.consumer.back_pressure import run_delivery_callbacks
+from faust_assigner.app.consumer.waits import agents_s
 from faust_assigner.app.tables.write_behind import discard
 
 if TYPE_CHECKING:
@@ -24,15 +25,19 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds that all waits for brokers may take together while the app stops. Waits for streams do not count.
+#: Seconds that all waits for brokers may take together while the app stops. Waits for streams do not count,
+#: because they have their own limit (``agents_s``).
 SHUTDOWN_S = 4.0
 
-#: The least limit of one step in seconds; a step gets this time even if no time is left.
+#: The minimum limit of one step in seconds; a step gets this time even if no time is left.
 LEAST_S = 0.5
+
+#: The maximum number of cancellations of a late step, and the seconds to wait after each cancellation.
+MOST_CANCELS, CANCEL_S = 20, 0.1
 
 
 class ShutdownBudget:
-    """The time left for waits for brokers: ``left`` seconds. ``over`` is set once no time is left."""
+    """The seconds ``left`` for all waits for brokers. The event ``over`` is set once no time is left."""
 
     def __init__(self, app: AppT, seconds: float = SHUTDOWN_S) -> None:
         self.app, self.left, self.over = app, seconds, asyncio.Event()
@@ -40,7 +45,7 @@ class ShutdownBudget:
     async def within(
         self, what: str, step: Callable[..., Awaitable[object]], *args: object, **kwargs: object
     ) -> object:
-        """Run ``step(...)`` and return its result; while the app stops, run it for the time left at most.
+        """Run ``step(...)`` and return its result; while the app stops, end the step when no time is left.
 
         Logs a timeout and then returns None. ``what`` is the step's name in the log.
         """
@@ -64,7 +69,7 @@ class ShutdownBudget:
 
 
 class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
-    """A daemon thread for the consumer: a consumer that was not stopped does not keep the process alive."""
+    """A daemon thread for the consumer: the process can end even if its consumer was not stopped."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
@@ -90,18 +95,30 @@ class BoundedShutdown:
         return bool(await self.budget.within("Last commit", force_commit, *args))
 
     async def wait_for_streams(self, wait_empty: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Wait until the streams are empty; during the shutdown, until the time for brokers is used up."""
-        if not self._app.should_stop:
-            await wait_empty()
-            return
+        """Wait until the streams are empty; during the shutdown, at most while time for brokers is left.
+
+        A record in progress gets the time that a record may take (``agents_s``).
+        """
         streams, over = (
             asyncio.ensure_future(wait_empty()),
             asyncio.ensure_future(self.budget.over.wait()),
         )
         try:
-            await asyncio.wait({streams, over}, return_when=asyncio.FIRST_COMPLETED)
+            limit, ended = agents_s(self._app), set[asyncio.Future[Any]]()
+            while not ended:
+                ended, _ = await asyncio.wait(
+                    {streams, over}, timeout=limit, return_when=asyncio.FIRST_COMPLETED
+                )
+                if self._app.should_stop:
+                    break  # the watchdog ends a running worker
             if streams.done():
                 streams.result()
+            elif not ended:
+                logger.error(
+                    "Agents have not finished their records after %.0f s (broker_max_poll_interval); "
+                    "the next owners process these records again",
+                    limit,
+                )
         finally:
             for task in (streams, over):
                 task.cancel()
@@ -116,12 +133,24 @@ class BoundedShutdown:
             return  # the thread has crashed; at its end it leaves the group
         await self._app.producer.flush()
         await commit()
-        await told()
+        await run_delivery_callbacks()
         discard(self._app)  # the next owner processes all later records
         coordinator = getattr(self._thread._consumer, "_coordinator", None)
         if coordinator is not None and hasattr(coordinator, "close"):
-            leave = partial(_done_within, self._limit_s(), coordinator.close)
-            await self.budget.within("Leaving the group", self._thread.call_thread, leave)
+            await self.budget.within(
+                "Leaving the group", self._thread.call_thread, self._leave, coordinator
+            )
+
+    async def _leave(self, coordinator: Any) -> None:
+        """Close the group coordinator; runs on the consumer's thread.
+
+        In a rebalance the close waits for the group's answer, and so for all members. If the close takes too
+        long, send LeaveGroup at once: otherwise the group would assign partitions to this worker.
+        """
+        limit = max(self._limit_s() - LEAST_S, LEAST_S)
+        if not await _done_within(limit, coordinator.close):
+            leave = getattr(coordinator, "_maybe_leave_group", coordinator.close)
+            await _done_within(LEAST_S, leave)
 
     async def stop_client(self, stop: Callable[[], Awaitable[None]]) -> None:
         """Leave the group and close the client; on the consumer's thread."""
@@ -155,18 +184,22 @@ async def _done_within(seconds: float, step: Callable[[], Awaitable[object]]) ->
 
     Raises CancelledError only if the current task is cancelled. A stopping client cancels its own tasks, and
     aiokafka passes on their CancelledError. This error would end the thread without its stop signal, and the
-    app would wait a minute for the signal.
+    app would wait a minute for the signal. A late step is cancelled at most ``MOST_CANCELS`` times.
     """
+    running = asyncio.ensure_future(step())
     try:
-        async with asyncio.timeout(seconds):
-            await step()
-            return True
-    except TimeoutError:
-        pass
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-    except Exception as error:
+        await asyncio.wait({running}, timeout=seconds)
+        is_late = not running.done()
+        # mode's queue of calls ignores a cancellation in each waiting call.
+        for _ in range(MOST_CANCELS):
+            if running.done():
+                break
+            running.cancel()
+            await asyncio.wait({running}, timeout=CANCEL_S)
+    finally:
+        running.cancel()
+    if not running.done() or running.cancelled():
+        return False
+    if (error := running.exception()) is not None:
         logger.warning("A Kafka client failed while stopping: %r", error)
-    return False
+    return error is None and not is_late

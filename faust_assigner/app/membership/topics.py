@@ -1,4 +1,6 @@
-"""Checks of topics: patterns, and changelogs whose partition count differs from their source's.
+"""The subscription: its checks, and its change while the worker runs.
+
+The checks find patterns, and changelogs whose partition count differs from their source's.
 
 A worker with such a topic ends with an error that names the topic. Stock Faust does not subscribe to a topic
 that is given as a pattern, and does not log this. If a changelog and its source have different numbers of
@@ -8,12 +10,14 @@ continue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
     from faust.types.agents import AgentT
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
@@ -69,3 +73,24 @@ def verify(app: AppT, verify: Callable[[str], object], source_topic: str) -> Non
     except PartitionsMismatch as error:
         app.loop.create_task(app.crash(error))
         raise
+
+
+async def change_topics(client: AIOKafkaConsumer, topics: Collection[str]) -> bool:
+    """Subscribe to ``topics`` in the next round; return False if the client must subscribe anew.
+
+    aiokafka's ``subscribe()`` takes the assignment away at once. Until the next assignment no record can be
+    committed, and Faust neither waits for its streams nor commits. With this function the partitions stay
+    assigned until the round, as in Kafka's own client. Runs on the consumer's thread.
+    """
+    coordinator = client._coordinator
+    member = getattr(coordinator, "membership", None)
+    if member is None:
+        return False
+    if member.round is not None:
+        await asyncio.wait({member.round})  # the round has begun with the former topics
+    if member.own() is None or member.gave_up or member.lost:
+        return False
+    member.subscription.subscription._topics = frozenset(topics)
+    client._client.set_topics(topics)
+    coordinator.request_rejoin()
+    return True

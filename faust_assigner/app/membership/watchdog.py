@@ -1,4 +1,5 @@
-"""The watchdog: a worker processes records, or logs its wait once a minute, or ends with an error.
+"""The watchdog: it makes sure that a worker processes records, logs its wait once a minute, or ends with an
+error.
 
 The watchdog checks the recovery's loops, the fetcher, the consumer's thread and aiokafka's own tasks. It also
 runs the checks that other modules register with :func:`must_run`. Stock Faust does not notice the end of such
@@ -42,7 +43,7 @@ _MARK = "_faust_assigner_must_run"
 
 
 class CannotGoOn(Exception):
-    """Raised if a part that this worker needs has ended or waits for too long; the worker must restart."""
+    """Raised if a task of this worker has ended or has waited for too long; the worker must restart."""
 
 
 def must_run(app: App, name: str, problem: Callable[[], str | None]) -> None:
@@ -79,7 +80,7 @@ def aiokafka_problem(consumer: AIOKafkaConsumer | None) -> str | None:
         getattr(consumer, "_coordinator", None),
         getattr(consumer, "_fetcher", None),
     )
-    # A pending error that is never retrieved blocks the coordinator for good, and Faust never retrieves it.
+    # A pending error blocks the coordinator until the error is retrieved, and Faust never retrieves it.
     pending = getattr(coordinator, "_pending_exception", None)
     if pending is not None:
         return f"the group coordinator gave up: {pending!r}"
@@ -132,7 +133,7 @@ class Watchdog:
                 if looks >= LOOKS and not tables.app.should_stop:
                     raise CannotGoOn(text)
             idle_since = self._begin_stalled_again(idle_since)
-            self._say_what_it_waits_for(said)
+            self._log_wait(said)
 
     def _look_at_waits(self, looked: float) -> float:
         """Add the time since ``looked`` to the current waits, log long waits, and return the current time."""
@@ -140,7 +141,7 @@ class Watchdog:
         # The time in which the process or the machine was suspended does not count as a wait.
         seconds = min(now - looked, 2 * LOOK_S)
         answers = getattr(self._tables.app.consumer, "is_surely_member", lambda: True)()
-        for line in waits_of(self._tables.app).look(seconds, group_answers=answers):
+        for line in waits_of(self._tables.app).advance(seconds, group_answers=answers):
             logger.warning("%s", line)
         return now
 
@@ -191,10 +192,10 @@ class Watchdog:
             "The recovery of generation %s stopped before its end; it is started again",
             app.consumer_generation_id,
         )
-        recovery.begin_again()
+        recovery.restart_recovery()
         return None
 
-    def _say_what_it_waits_for(self, said: RateLimitedLog) -> None:
+    def _log_wait(self, said: RateLimitedLog) -> None:
         waiting = self._tables.recovery.waiting_for
         if waiting is None:
             return

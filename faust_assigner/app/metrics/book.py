@@ -28,7 +28,7 @@ class Spread:
     total: float = 0.0
 
     def plus(self, bounds: tuple[float, ...], value: float) -> Spread:
-        """The histogram with one more observation."""
+        """Return the histogram with one more observation."""
         at = bisect_left(bounds, value)
         counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
         return Spread(counts, self.total + value)
@@ -43,7 +43,7 @@ class Snapshot:
 
 
 def zeros() -> dict[str, dict[tuple[str, ...], float]]:
-    """The values of all figures at the start."""
+    """Return the values of all figures at the start."""
     return {f.name: dict.fromkeys(f.starts, 0.0) for f in FIGURES if f.kind != HISTOGRAM}
 
 
@@ -73,11 +73,11 @@ class Book:
             listener(value)
 
     def listen(self, name: str, listener: Callable[[float], object]) -> None:
-        """Have ``listener`` called with each observation of a histogram."""
+        """Call ``listener`` with each observation of a histogram."""
         self._listeners.setdefault(name, []).append(listener)
 
     def snapshot(self, read: Mapping[str, Series]) -> Snapshot:
-        """All figures: ``read`` values replace zeros, and counts replace both."""
+        """Return all figures: values in ``read`` replace zeros, and counts replace both."""
         with self._lock:
             counted = {name: dict(series) for name, series in self._counts.items()}
             spreads = dict(self._spreads)

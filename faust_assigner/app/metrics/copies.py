@@ -17,7 +17,7 @@ Lag = tuple[int, float]
 
 
 class Copies:
-    """Measures the lags of all copies with one request; drops partitions without a copy at once."""
+    """Measures the lags of all copies with one request; forgets partitions that have no copy."""
 
     def __init__(self, app: AppT, clock: Callable[[], float]) -> None:
         self._app, self._clock = app, clock
@@ -26,7 +26,7 @@ class Copies:
         self._fresh_at: dict[TP, float] = {}
         self._read: Mapping[TP, int] = {}
 
-    async def look(self) -> None:
+    async def request_ends(self) -> None:
         """Request the changelog ends of all copies; without an answer the last result stays."""
         app = self._app
         tps = sorted(app.assignor.assigned_standbys())
@@ -45,7 +45,7 @@ class Copies:
             del self._marks[tp], self._fresh_at[tp]
 
     def lags(self, now: float) -> dict[TP, Lag]:
-        """The lag of each copy that was measured."""
+        """Return the lag of each copy that was measured."""
         self._forget(list(self._app.assignor.assigned_standbys()))
         recovery = self._app.tables.recovery
         found: dict[TP, Lag] = {}
@@ -59,7 +59,8 @@ class Copies:
             )
             fresh_at = marks.fresh_at(at - 1)
             if fresh_at is not None:
-                self._fresh_at[tp] = fresh_at  # only increases, because older looks are dropped
+                # The time never goes back: fresh_at() drops older looks.
+                self._fresh_at[tp] = fresh_at
             lag = marks.lag(at - 1) or 0
             found[tp] = lag, now - self._fresh_at[tp] if lag else 0.0
         return found

@@ -24,7 +24,7 @@ from faust_assigner.app.host.group_member import kafka_member_id
 from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.probes import live_problems
 from faust_assigner.app.metrics.stalled import StalledPartition
-from faust_assigner.app.rebalance.follow_up import by_topic
+from faust_assigner.app.rebalance.awaited import by_topic
 from faust_assigner.app.rebalance.table_facts import facts_of
 from faust_assigner.app.tables.files import corrupt_folders
 from faust_assigner.settings.table import SETTINGS
@@ -200,7 +200,7 @@ def _table_statuses(app: AppT, sizes: Mapping[TP, int]) -> tuple[TableStatus, ..
 
 
 def settings_of(app: AppT) -> dict[str, str]:
-    """Our settings by their names in the environment, and Faust's settings that matter for a group.
+    """Return this package's settings by environment name, and Faust's settings in ``FAUSTS``.
 
     Default values are included: workers of two versions may have two defaults.
     """
@@ -213,7 +213,7 @@ def settings_of(app: AppT) -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """A setting's value as text; a URL without user, password and query."""
+    """Return a setting's value as text; a URL loses its user, password and query."""
     if value is None or value == ():
         return ""
     if isinstance(value, bool):
@@ -232,7 +232,7 @@ def shown(value: object) -> str:
 
 
 def peers_of(app: AppT) -> Peers:
-    """All members of this worker's last round, as its leader named them."""
+    """Return all members of this worker's last round, as its leader named them."""
     assignor = app.assignor
     directory: Directory = assignor._memory.directory
     named = dict(zip(directory.urls, directory.instances, strict=False))

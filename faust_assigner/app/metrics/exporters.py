@@ -1,7 +1,8 @@
-"""Exports the figures: Prometheus and OpenTelemetry pull them, StatsD and Datadog receive them.
+"""Exports the figures: Prometheus and OpenTelemetry read them, StatsD and Datadog are sent them.
 
 All exporters read one snapshot of the registry in ``figures.py``. The app's Faust monitors
-determine its exporters. Every monitor also has the figures without labels in its ``metric_counts``.
+determine its exporters. The figures without labels are also stored in the ``metric_counts`` of
+every monitor.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Exporters:
         self._failed: set[int] = set()
 
     def push(self) -> None:
-        """Find new monitors, and push the figures to the monitors."""
+        """Find new monitors, and send the figures to all monitors."""
         for sensor in tuple(self._source.app.sensors):
             if isinstance(sensor, Monitor) and id(sensor) not in self._known:
                 self._known.add(id(sensor))
@@ -119,7 +120,7 @@ _COLLECTORS: WeakKeyDictionary[CollectorRegistry, _Collector] = WeakKeyDictionar
 def export_to_prometheus(
     source: Source, registry: CollectorRegistry | None = None
 ) -> Callable[[], None]:
-    """Show ``source`` in ``registry``, by default Prometheus' own; return a function to remove it.
+    """Export ``source`` to ``registry`` (default: Prometheus' own); return a function to remove it.
 
     All apps of one process share one collector, and differ in the label ``app``.
     """
@@ -150,7 +151,7 @@ class _Collector:
         return [_metric_family(figure) for figure in FIGURES]
 
     def collect(self) -> Iterator[Metric]:
-        """All figures of all apps."""
+        """Yield all figures of all apps."""
         taken = [(source.app_id, source.snapshot()) for source in tuple(self.sources)]
         for figure in FIGURES:
             family = _metric_family(figure)
@@ -174,11 +175,11 @@ def _metric_family(figure: Figure) -> Any:
         HISTOGRAM: core.HistogramMetricFamily,
     }
     kind = kinds.get(figure.kind, core.GaugeMetricFamily)
-    return kind(PREFIX + figure.name, described(figure), labels=["app", *figure.labels])
+    return kind(PREFIX + figure.name, help_text(figure), labels=["app", *figure.labels])
 
 
-def described(figure: Figure) -> str:
-    """The help text of a figure."""
+def help_text(figure: Figure) -> str:
+    """Return the help text of a figure."""
     text = figure.meaning[0].upper() + figure.meaning[1:]
     return f"{text}{' (leader only)' if figure.leader_only else ''}"
 
@@ -207,7 +208,7 @@ def export_to_otel(source: Source, meter: Meter) -> Callable[[], None]:
         return observe
 
     for figure in FIGURES:
-        about = {"unit": _UNITS.get(figure.unit, "1"), "description": described(figure)}
+        about = {"unit": _UNITS.get(figure.unit, "1"), "description": help_text(figure)}
         name = PREFIX + figure.name
         if figure.kind == HISTOGRAM:
             histogram = meter.create_histogram(

@@ -31,9 +31,9 @@ TP_LABELS: Final = ("topic", "partition")
 class Figure:
     """One metric. ``name`` is without prefix and without ``_total``.
 
-    ``starts`` are the label values whose series exist from the start, with 0. A gauge that is
-    absent without a value has no ``starts``. Only the leader knows ``leader_only`` figures:
-    counters of its decisions, and gauges that are removed when the leader changes.
+    ``starts`` are the label values whose series exist from the start, with 0. A gauge that is absent until it
+    has a value has no ``starts``. Only the leader knows ``leader_only`` figures: counters of its decisions,
+    and gauges that are removed when the leader changes.
     """
 
     name: str

@@ -30,7 +30,8 @@ def install(app: App) -> MetricsSensor:
     setattr(app, MARK, sensor)
     app.sensors.add(sensor)
     setattr(app, PAGES, [_add_probes])
-    # Add the pages later: reading the web server creates it, and the command line may disable it.
+    # Add the pages later: an access to the web server creates it, and the command line may disable
+    # it.
     app.on_webserver_init = partial(_add_pages, app.on_webserver_init)
     return sensor
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from faust_assigner.app.metrics.exporters import described
+from faust_assigner.app.metrics.exporters import help_text
 from faust_assigner.app.metrics.figures import FIGURES, TRIGGERS
 from faust_assigner.wire.worker_status import REASONS
 
@@ -32,10 +32,10 @@ leader-only gauge is absent on the other members.
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the page's text."""
     rows = "".join(
         f"| `{f.exported}` | {', '.join(filter(None, (f.kind, f.unit)))} | "
-        f"{', '.join(f'`{label}`' for label in f.labels)} | {described(f)} |\n"
+        f"{', '.join(f'`{label}`' for label in f.labels)} | {help_text(f)} |\n"
         for f in sorted(FIGURES, key=lambda figure: figure.name)
     )
     reasons = "".join(f"| `{reason}` | {why} |\n" for reason, why in REASONS.items())

@@ -16,7 +16,7 @@ from faust import web
 
 from faust_assigner.app.ledger.install import MARK as LEDGER_MARK
 from faust_assigner.app.metrics.stalled import StalledPartition
-from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.disk import offset_or_minus_one
 from faust_assigner.wire.worker_status import (
     REASONS,
     Peers,
@@ -35,9 +35,9 @@ PREFIX = "/assignor"
 LINES = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
 #: The longest cursor of a ledger's page: two numbers. Python refuses a number of thousands of digits.
 CURSOR_CHARS = 64
-#: Seconds for which a restore may make no progress.
+#: Seconds without progress after which a restore counts as stalled.
 STALLED_S = 60.0
-#: Seconds for which a partition may stand still for these reasons; 0 for other reasons. A round and
+#: Seconds for which a partition may be unprocessed for these reasons; 0 for other reasons. A round and
 #: a hand-over may take the group's rebalance timeout. A restore may take as long as it makes
 #: progress.
 PATIENCE_S = {"refused": 10.0, "paused": 60.0}
@@ -119,7 +119,7 @@ class LedgerLines(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: web.Request) -> web.Response:
-        """Answer with a page of lines; 404 if the ledger is off."""
+        """Answer with a page of lines; answer 404 if the ledger is off."""
         found = await ledger_page(self.app, request.query.get("before", ""))
         if found is None:
             return self.json({"status": "FAUST_ASSIGNER_LEDGER is off"}, status=404)
@@ -127,7 +127,7 @@ class LedgerLines(web.View):  # type: ignore[misc]
 
 
 async def ledger_page(app: AppT, cursor: str) -> bytes | None:
-    """An encoded page of the app's ledger; None if the ledger is off. A thread reads the files."""
+    """Return an encoded page of the app's ledger; None if the ledger is off. A thread reads the files."""
     ledger = getattr(app, LEDGER_MARK, None)
     if ledger is None:
         return None
@@ -148,7 +148,7 @@ def _probe_response(view: web.View, word: str, reasons: Sequence[str]) -> web.Re
 
 
 def live_problems(app: AppT) -> list[str]:
-    """The reasons why the worker should be restarted."""
+    """Return the reasons why the worker should be restarted."""
     if app.crashed:
         return ["the app has crashed"]
     problems = getattr(app.tables, "problems", tuple)
@@ -164,12 +164,12 @@ class Restores:
         self._since = 0.0
 
     def stalled_s(self, now: float) -> float:
-        """Seconds since the last restored record or the last new assignment."""
+        """Return the seconds since the last restored record or the last new assignment."""
         app, recovery = self._app, self._app.tables.recovery
         progress = getattr(recovery, "progress", None)
         at = (
             0 if progress is None else progress.total,
-            sum(known(offset) for offset in tuple(recovery.active_offsets.values())),
+            sum(offset_or_minus_one(offset) for offset in tuple(recovery.active_offsets.values())),
             app.assignor.generation,
         )
         if at != self._at:
@@ -180,7 +180,7 @@ class Restores:
 def ready_problems(
     app: AppT, still: Sequence[StalledPartition], *, now: float, stalled_s: float
 ) -> list[str]:
-    """The reasons why this worker is not ready; ``still`` are the partitions not processed."""
+    """Return the reasons why this worker is not ready; ``still`` are the partitions not processed."""
     if app.client_only or app.producer_only:
         return []
     if app.should_stop or app.assignor.leaves:

@@ -78,7 +78,7 @@ def _restore(app: AppT) -> dict[str, Series]:
 
 
 def standing(still: Sequence[StalledPartition], now: float) -> dict[str, Series]:
-    """The figures of partitions that are not processed."""
+    """Return the figures of partitions that are not processed."""
     counts = Counter(one.reason for one in still)
     return {
         "standing_partitions": {(reason,): count for reason, count in counts.items()},
@@ -87,7 +87,7 @@ def standing(still: Sequence[StalledPartition], now: float) -> dict[str, Series]
 
 
 def copies(lags: Mapping[TP, Lag]) -> dict[str, Series]:
-    """The lags of copies, in records and seconds."""
+    """Return the lags of copies, in records and seconds."""
     return {
         "standby_lag_records": {_place(tp): records for tp, (records, _) in lags.items()},
         "standby_lag_seconds": {_place(tp): seconds for tp, (_, seconds) in lags.items()},
@@ -95,7 +95,7 @@ def copies(lags: Mapping[TP, Lag]) -> dict[str, Series]:
 
 
 def disk(folder: Path) -> tuple[int, int] | None:
-    """(free bytes, size) of the tables' file system; None if it cannot be read. May block."""
+    """Return (free bytes, size) of the tables' file system; None if unreadable. May block."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
@@ -105,13 +105,13 @@ def disk(folder: Path) -> tuple[int, int] | None:
     return usage.free, usage.total
 
 
-def of_disk(free: int, size: int) -> dict[str, Series]:
-    """The figures of the tables' file system."""
+def disk_figures(free: int, size: int) -> dict[str, Series]:
+    """Return the figures of the tables' file system."""
     return {"disk_free_bytes": {_BARE: free}, "disk_size_bytes": {_BARE: size}}
 
 
 def decision(inputs: DecisionInputs, plan: Plan) -> dict[str, Series]:
-    """The figures that only the leader of a round knows. Cost: O(tasks)."""
+    """Return the figures that only the leader of a round knows. Cost: O(tasks)."""
     return {
         "members": {_BARE: len(inputs.members)},
         "tasks": {_BARE: plan.layout.tasks},
@@ -122,7 +122,7 @@ def decision(inputs: DecisionInputs, plan: Plan) -> dict[str, Series]:
 
 
 def uncovered(inputs: DecisionInputs, plan: Plan) -> int:
-    """The number of stateful tasks without a caught-up copy on a member other than the owner.
+    """Return how many stateful tasks have no caught-up copy on a member other than the owner.
 
     A copy counts if its member reported it, its lag is acceptable, and the member keeps it.
     """

@@ -29,7 +29,7 @@ MOST_MOVES: Final = 500
 
 
 class RecentRounds:
-    """The rounds by generation. Any thread may call the methods."""
+    """The last rounds, keyed by generation. Any thread may call the methods."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class RecentRounds:
         self._note(generation, seconds=round(seconds, 2))
 
     def rounds(self) -> tuple[RoundTold, ...]:
-        """The rounds, oldest first."""
+        """Return the rounds, oldest first."""
         with self._lock:
             return tuple(self._rounds[generation] for generation in sorted(self._rounds))
 

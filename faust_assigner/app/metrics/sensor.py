@@ -42,14 +42,15 @@ IDLE_ASK_S = 30.0
 #: A request for the document waits for the broker's answer for the first number of seconds. After the
 #: request, the worker asks the broker every ``ASK_S`` for the second number of seconds.
 DOCUMENT_ASK_S, WATCHED_S = 1.0, 60.0
-#: Failed readings in a row for which the last readings stay: a rebalance may disturb a reading.
+#: The maximum number of consecutive failed readings for which the last readings stay: a rebalance may
+#: disturb a reading.
 BRIDGED_LOOKS = 5
 #: Seconds that the broker has to answer.
 ASK_TIMEOUT_S = 4.0
 
 
 class MetricsSensor(faust.Sensor):  # type: ignore[misc]
-    """The sensor of one app's figures. None of its hooks runs for single records.
+    """The sensor that collects one app's figures. It has no hook for single records.
 
     ``snapshot()`` may be called from any thread. Each reading replaces the former reading as a
     whole, so that no series of a former assignment stays.
@@ -77,12 +78,12 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         #: Free bytes and size of the tables' file system; bytes of each changelog partition kept.
         self._disk: tuple[int, int] | None = None
         self._sizes: Mapping[TP, int] = {}
-        #: The time of the last request to the broker. Until the second time, requests for the
-        #: document keep this worker asking the broker.
+        #: The time of the last request to the broker, and the time until which the worker repeats this
+        #: request because a tool reads the document.
         self._asked_at: float | None = None
         self._watched_until = -math.inf
         self._is_asking = False
-        #: The generation that this member decided last, and the leader's series for it.
+        #: The last generation that this member decided, and the leader's series for this generation.
         self._led: tuple[int, Mapping[str, Series]] = -1, {}
         self._round_began: float | None = None
         self._has_failed = False
@@ -94,15 +95,15 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         return str(self.app.conf.id)
 
     def snapshot(self) -> Snapshot:
-        """All figures: readings as of the last second, counts as of now."""
+        """Return all figures: readings of the last second, and current counts."""
         return self.book.snapshot(self._read)
 
     def not_ready(self) -> list[str]:
-        """The reasons why this worker is not ready; empty if it is ready."""
+        """Return the reasons why this worker is not ready; empty if it is ready."""
         now = self._clock()
         return ready_problems(
             self.app,
-            self._still.look(now),
+            self._still.state_at(now),
             now=now,
             stalled_s=self._restores.stalled_s(now),
         )
@@ -110,17 +111,18 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     # -- on request
 
     async def document(self) -> WorkerStatus:
-        """This worker's answer to ``faust-assigner status``; waits at most a second."""
+        """Return this worker's answer to ``faust-assigner status``, after at most a second."""
         now = self._clock()
         self._watched_until = now + WATCHED_S
         if self._asked_at is None or now - self._asked_at > ASK_S:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ask(), DOCUMENT_ASK_S)
+                async with asyncio.timeout(DOCUMENT_ASK_S):
+                    await self._ask()
         now, began = self._clock(), self._round_began
         return status_of(
             self.app,
             now=now,
-            still=self._still.look(now),
+            still=self._still.state_at(now),
             lags=self._copies.lags(now),
             not_ready=self.not_ready(),
             is_leader=self._leads(),
@@ -130,11 +132,11 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         )
 
     def peers(self) -> Peers:
-        """All members of the last round."""
+        """Return all members of the last round."""
         return peers_of(self.app)
 
     def rounds(self) -> Rounds:
-        """The last rounds as this worker saw them."""
+        """Return the last rounds as this worker saw them."""
         return Rounds(app=self.app_id, rounds=self.recent_rounds.rounds())
 
     def _leads(self) -> bool:
@@ -209,8 +211,10 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             return
         self._is_asking = True
         try:
-            await asyncio.wait_for(self._look_at_disk(), ASK_TIMEOUT_S)
-            await asyncio.wait_for(self._copies.look(), ASK_TIMEOUT_S)
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                await self._look_at_disk()
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                await self._copies.request_ends()
             self._asked_at = self._clock()
         except Exception as exc:  # the broker does not answer: lags in seconds keep growing
             logger.debug(
@@ -234,7 +238,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         twice.
         """
         try:
-            self.look()
+            self.read_figures()
             self._failed_looks = 0
         except Exception:
             self._failed_looks += 1
@@ -251,15 +255,15 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             logger.exception("Could not read the metrics of this worker")
         self._has_failed = True
 
-    def look(self) -> None:
+    def read_figures(self) -> None:
         """Read all figures; runs on the app's thread."""
         now, app = self._clock(), self.app
         not_ready = self.not_ready()
         read: dict[str, Series] = {
             **readings.worker(app),
-            **readings.standing(self._still.look(now), now),
+            **readings.standing(self._still.state_at(now), now),
             **readings.copies(self._copies.lags(now)),
-            **({} if self._disk is None else readings.of_disk(*self._disk)),
+            **({} if self._disk is None else readings.disk_figures(*self._disk)),
             "ready": {(): 0.0 if not_ready else 1.0},
         }
         if self._round_began is not None and app.rebalancing:

@@ -1,4 +1,4 @@
-"""The source partitions of this worker that are not processed now, with reason and start time."""
+"""The source partitions that this worker owns but does not process now, with reason and start time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class StalledPartitions:
         #: Partition -> its oldest unfinished record, and the time since which this is the oldest.
         self._oldest: dict[TP, tuple[int, float]] = {}
 
-    def look(self, now: float) -> tuple[StalledPartition, ...]:
-        """The state at ``now``, by partition. Cost: O(owned partitions + unfinished records)."""
+    def state_at(self, now: float) -> tuple[StalledPartition, ...]:
+        """Return the state at ``now``, by partition. Cost: O(owned partitions + unfinished records)."""
         self._note_oldest(now)
         found = dict(self._reasons(now))
         since = {}
@@ -69,7 +69,7 @@ class StalledPartitions:
                 yield tp, "record"
 
     def _reason_of_all(self, consumer: ConsumerT) -> str:
-        """The reason why no partition is processed; "" if some partitions may be processed."""
+        """Return the reason why no partition is processed; "" if some partitions may be processed."""
         app = self._app
         if not getattr(consumer, "is_surely_member", lambda: True)():
             return "group"
@@ -96,12 +96,12 @@ class StalledPartitions:
 
 
 def unreadable(consumer: ConsumerT) -> frozenset[TP]:
-    """The partitions with unreadable records now; a cooperative worker processes its other partitions."""
+    """Return the partitions with unreadable records; a cooperative worker processes its others."""
     fetcher = getattr(consumer, "fetcher", None)
     return frozenset() if fetcher is None else frozenset(fetcher.aside.partitions())
 
 
 def refused_by_brokers(consumer: ConsumerT) -> frozenset[TP]:
-    """The partitions for which a broker answered with an error at the last try."""
+    """Return the partitions for which a broker answered with an error at the last try."""
     fetcher = getattr(consumer, "fetcher", None)
     return frozenset() if fetcher is None else frozenset(fetcher.refused.partitions())

@@ -49,7 +49,7 @@ class Asked:
 
 
 class Who(Enum):
-    """The worker that is to answer, and its role."""
+    """The worker that answers, and its role."""
 
     OWNER_HERE = "this worker, as the owner"
     COPY_HERE = "this worker, from its copy"
@@ -58,7 +58,7 @@ class Who(Enum):
 
 @dataclass(frozen=True)
 class Step(Generic[U]):
-    """One attempt to answer; ``at`` is the URL if a different worker is to answer, else None."""
+    """One attempt to answer; ``at`` is the URL of a different worker, or None for this worker."""
 
     who: Who
     at: U | None = None

@@ -3,8 +3,7 @@
 Any member may advertise any URL, and stock Faust sends each request to this URL, headers included.
 This module sends requests to allowed URLs only (``FAUST_ASSIGNER_URLS``). The headers
 ``Authorization`` and ``Cookie`` are sent only to the URLs in ``FAUST_ASSIGNER_CREDENTIALS_TO``.
-Redirects are not followed. The body is forwarded; stock Faust sends the length of the body without
-the body.
+Redirects are not followed. The body is forwarded; stock Faust forwards only the length of the body.
 """
 
 from __future__ import annotations
@@ -34,11 +33,13 @@ logger = get_logger(__name__)
 
 #: The headers with the client's credentials, forwarded only to the URLs in ``CREDENTIALS_TO``.
 CREDENTIALS = frozenset({"authorization", "cookie"})
-#: Headers that are never forwarded, because they belong to one connection.
+#: Headers that are never forwarded, because they belong to one connection. The web server has decoded a
+#: body with a Content-Encoding such as gzip, so the body is forwarded without the encoding.
 KEPT_BACK = frozenset(
     {
         "proxy-authorization",
         "host",
+        "content-encoding",
         "content-length",
         "connection",
         "keep-alive",

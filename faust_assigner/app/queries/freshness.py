@@ -1,8 +1,8 @@
 """The age of a copy (a standby's table), computed from end offsets of its changelog. Pure.
 
 A look is one request to the broker for the end of the changelog. If the copy has reached this end, it
-contains all records written before the look. The received records do not show this, because a copy that
-receives no records may be up to date or behind.
+contains all records written before the look. The time of the last received record does not show the
+age, because a copy that receives no records may be up to date or behind.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Marks:
     _through: int = 0
 
     def note(self, look: Look) -> None:
-        """Add a look."""
+        """Add a look; drop the oldest looks beyond ``MOST_LOOKS``."""
         self.looks.append(look)
         del self.looks[:-MOST_LOOKS]
 
-    def read_through(self, applied: int, end: int) -> None:
-        """Note that no record lies between ``applied``, the copy's offset, and ``end``."""
+    def note_empty_range(self, applied: int, end: int) -> None:
+        """Note that no record exists between ``applied``, the copy's offset, and ``end``."""
         self._at, self._through = applied, end
 
     def next_offset(self, applied: int) -> int:

@@ -43,7 +43,7 @@ RETRY_AFTER_S = 1
 class Reading:
     """The scope of one request: its key, its partition, and the role in which this worker answers.
 
-    Raises NotHere if this worker's copy may not answer (any more).
+    Raises NotHere if this worker's copy may not answer.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Reading:
         self.lag, self.age_s = 0, 0.0
         if who is Who.COPY_HERE:
             _refuse_unscoped(standing.app)
-            self._vouch(tp)
+            self._require_fresh(tp)
 
     def partitions_for(self, store: WriteBehindStore, key: bytes) -> Sequence[int] | None:
         """Return the partitions to search for ``key``, the requested key's partition first.
@@ -69,7 +69,7 @@ class Reading:
                 raise NotHere("a copy answers only for the row of the requested key")
             return None
         if self.who is Who.COPY_HERE:
-            self._vouch(self._beside(store.table))
+            self._require_fresh(self._beside(store.table))
             return [self.tp.partition]
         if store.table is not self.table:
             return None
@@ -108,7 +108,7 @@ class Reading:
             raise NotHere(f"table {table.name} is not partitioned like the table of the route")
         return self.tp._replace(topic=topic)
 
-    def _vouch(self, tp: TP) -> None:
+    def _require_fresh(self, tp: TP) -> None:
         here: Here = self.standing.here(tp)
         if here.is_owner:
             return

@@ -74,7 +74,8 @@ class ReplicaStatus(Service):  # type: ignore[misc]
     def _owns(self, tp: TP) -> bool:
         """Return whether this worker owns ``tp``.
 
-        Every worker has all partitions of a global table; the owner of a partition is its writer.
+        Every worker has all partitions of a global table; the owner of such a partition is its
+        writer.
         """
         assignor = self.app.assignor
         if not assignor.is_active(tp):
@@ -114,13 +115,13 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         while not self.should_stop:
             await self.sleep(min(MOST_LOOK_S, max(LEAST_LOOK_S, self.bound_s / 4)))
             try:
-                await self.look()
-            except Exception as exc:  # the broker did not answer: the copies' age increases
+                await self.request_ends()
+            except Exception as exc:  # the broker did not answer, so the copies' age increases
                 logger.debug(
                     "Could not read the end offsets of changelogs; lags are out of date: %r", exc
                 )
 
-    async def look(self) -> None:
+    async def request_ends(self) -> None:
         """Ask the broker once for the ends of all copies' changelogs."""
         app, assignor = self.app, self.app.assignor
         for tp in [
@@ -168,7 +169,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
                 and out.rounds < app.consumer.fetch_rounds
                 and self._is_all_written(tp)
             ):
-                self.marks[tp].read_through(applied, self._handed_out.pop(tp).end)
+                self.marks[tp].note_empty_range(applied, self._handed_out.pop(tp).end)
             if tp not in self._handed_out and app.consumer.may_fetch(tp):
                 end, position = self.marks[tp].looks[-1].end, await app.consumer.position(tp)
                 if position is not None and position >= end:

@@ -68,7 +68,7 @@ class KeyRouter(Router):
     async def route_req(self, table_name: str, key: object, web: Web, request: Request) -> Response:
         """Return a different worker's answer, or a 503.
 
-        Raises SameNode if this worker is to answer; the request then contains a :class:`Reading`.
+        Raises SameNode if this worker must answer; the request then contains a :class:`Reading`.
         """
         try:
             table = self.app.tables[table_name]

@@ -25,15 +25,15 @@ PROTOCOL_VERSION = 4
 Answers = dict[str, ConsumerProtocolMemberAssignment]
 
 
-def answers_of(
+def encode_answers(
     view: LeaderView, found: Round, metadata: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> tuple[Answers, int]:
     """Return each member's assignment, and the size of a group record that is too large (else 0).
 
     Each answer contains a directory of the owners of all partitions, with the holders of copies if
     the view asks for them. If the group record would be too large, the holders of copies are
-    omitted, and if that is not enough, the whole directory. Only then the size is not 0: the record
-    would have at least this number of bytes.
+    omitted, and if that is not enough, the whole directory. Only then the returned size is not 0: a
+    record with the directory would have at least this number of bytes.
     """
     writer, ours = (
         _answer_writer(view, found),
@@ -49,7 +49,7 @@ def answers_of(
         if size <= view.record_bytes:
             return answers, 0
     if view.names_standbys:
-        return answers_of(replace(view, names_standbys=False), found, metadata)
+        return encode_answers(replace(view, names_standbys=False), found, metadata)
     return _encode_each(view, found, writer, with_directory=False), size
 
 

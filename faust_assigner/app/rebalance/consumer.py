@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from faust.transport.drivers import aiokafka as driver
 
-from faust_assigner.app.consumer.back_pressure import BackPressure, told
-from faust_assigner.app.consumer.commits import before_unfinished_records, forget, notify_and_commit
+from faust_assigner.app.consumer.back_pressure import BackPressure, run_delivery_callbacks
+from faust_assigner.app.consumer.commits import (
+    KeptBack,
+    before_unfinished_records,
+    forget,
+    notify_and_commit,
+)
 from faust_assigner.app.consumer.delivery import Delivery
 from faust_assigner.app.consumer.waits import assigning, committing, committing_offsets, revoking
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
@@ -78,9 +83,10 @@ class RepairedConsumer(Consumer):
         self.room = BackPressure(self)
 
     async def on_restart(self) -> None:
-        """Restart the consumer, and clear its notes of resumed and read partitions."""
+        """Restart the consumer, and forget its resumed and read partitions."""
         await super().on_restart()
         self._resumed, self.first_read = asyncio.Event(), {}
+        self.kept_back.forget(tuple(self.kept_back.first))
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return new_thread(RepairedThread, self)
@@ -138,7 +144,18 @@ class RepairedConsumer(Consumer):
     async def _deliver(self, deliver: Deliver, message: Message) -> object:
         if self.room.holds_back(message):
             await self.room.wait_for_room()
+        if message.tp in self.kept_back.sought:
+            deliver = partial(self._deliver_again, deliver)
         return await self.delivery.hand_out(deliver, message)
+
+    async def _deliver_again(self, deliver: Deliver, message: Message) -> object:
+        """Deliver the first record after a seek to the offset before a record that was kept back."""
+        tp = message.tp
+        for book in (self._acked, self._acked_index, self.app._attachments._pending):
+            book.pop(tp, None)  # these records are read again
+        delivered = await deliver(message)
+        self.kept_back.forget({tp})
+        return delivered
 
     def wake_fetcher(self) -> None:
         """Make the fetcher check again which partitions to fetch."""
@@ -158,7 +175,7 @@ class RepairedConsumer(Consumer):
                 await self.boundaries.abandon_open(fenced=self.fence.lost)
             # A buffer that was full in this generation must not resume its partition in the next generation.
             self._buffered_partitions.clear()
-        await told()
+        await run_delivery_callbacks()
         discard(self.app)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
@@ -171,7 +188,7 @@ class RepairedConsumer(Consumer):
                 await super().on_partitions_assigned(assigned, generation_id)
 
     def _join(self) -> None:
-        """Begin a generation: renew the fence from now on, and start to track the changes of tables again."""
+        """Begin a generation: answers renew the fence, and changes of tables are tracked again."""
         self._is_watched = watch(coordinator_of(self), self.fence)
         if self._is_watched:
             self.fence.join()
@@ -186,12 +203,13 @@ class RepairedConsumer(Consumer):
         self._paused_partitions.update(faust_tps(assigned))
 
     def begin_generation(self) -> None:
-        """Allow the flow to resume; a new generation's recovery calls this method when it begins."""
+        """Allow the flow to start; the recovery of the new generation calls this method when it begins."""
         self.between_generations = False
 
     async def perform_seek(self) -> None:
         """Seek to the committed offsets; retry until the broker answers."""
         await retry(self, "Committed offsets", super().perform_seek)
+        self.kept_back.seek(self.kept_back.first.keys())
 
     def resume_flow(self) -> None:
         """Start the flow, unless a new rebalance has begun since the calling recovery started."""
@@ -226,6 +244,7 @@ class RepairedConsumer(Consumer):
     async def seek_some(self, tps: set[TP]) -> None:
         """Seek ``tps`` to their committed offsets, which one request fetches."""
         await self.incremental.seek_some(tps)
+        self.kept_back.seek(tps)
 
     # -- the membership
 
@@ -237,10 +256,25 @@ class RepairedConsumer(Consumer):
         """Mark the membership as lost; make the consumer revoke all partitions and join again."""
         self.fence.lose()
         coordinator = coordinator_of(self)
-        rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
+        rejoin = getattr(coordinator, "revoke_all_and_rejoin", coordinator.request_rejoin)
         self._thread.thread_loop.call_soon_threadsafe(rejoin)
 
     # -- commits
+
+    @cached_property
+    def kept_back(self) -> KeptBack:
+        """The records whose tables failed; no commit includes them or later records."""
+        return KeptBack()
+
+    def keep_back(self, message: Message) -> None:
+        """Commit neither ``message``, whose table failed, nor later records until it is read again.
+
+        A wait for empty streams no longer waits for ``message``.
+        """
+        if not message.acked:
+            message.acked = True
+            self._unacked_messages.discard(message)
+            self.kept_back.add(message.tp, message.offset)
 
     async def force_commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:
         """Commit, as a wait with a deadline; during the shutdown, within the time left."""
@@ -254,19 +288,21 @@ class RepairedConsumer(Consumer):
 
     def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
         wanted = tuple(tps)
-        with before_unfinished_records(self, wanted):
+        with before_unfinished_records(self, wanted, self.kept_back.first):
             return super()._filter_committable_offsets(wanted)
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         committing_offsets(self.app)
-        return await self.changes.have_arrived() and bool(await super()._commit(offsets))
+        return await self.changes.wait_for_delivery() and bool(await super()._commit(offsets))
 
     async def maybe_wait_for_commit_to_finish(self) -> bool:
-        """Wait for a running commit; during the shutdown, within the time left."""
-        waited = await self.shutdown.budget.within(
-            "Commit under way", super().maybe_wait_for_commit_to_finish
-        )
-        return bool(waited)
+        """Wait for a running commit; during the shutdown, within the time left.
+
+        If the caller is cancelled, the other waiters still wait. Faust would cancel the future that they
+        share and ignore the cancellation; they would then commit beside the running commit.
+        """
+        wait = partial(_shielded, super().maybe_wait_for_commit_to_finish)
+        return bool(await self.shutdown.budget.within("Commit under way", wait))
 
     async def commit_and_end_transactions(self) -> None:
         """Commit all committable offsets, including offsets acknowledged during a running commit."""
@@ -280,6 +316,7 @@ class RepairedConsumer(Consumer):
 
     def _forget(self, tps: set[TP]) -> None:
         forget(self, tps)
+        self.kept_back.forget(tps)
         for tp in tps:
             self.first_read.pop(tp, None)
 
@@ -289,6 +326,18 @@ class RepairedConsumer(Consumer):
         """Wait until the streams are empty; during the shutdown, within a time limit."""
         await self.shutdown.wait_for_streams(super().wait_empty)
 
+    async def _wait_for_ack(self, timeout: float) -> None:
+        """Wait for an acknowledgement, or for a second; Faust's method ignores a cancellation."""
+        await super()._wait_for_ack(timeout)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+
     async def leave_group(self) -> None:
         """Flush, commit and leave, so that the group can reassign this worker's partitions at once."""
         await self.shutdown.leave_group(self.commit_and_end_transactions)
+
+
+async def _shielded(wait: Callable[[], Coroutine[object, None, bool]]) -> bool:
+    """Return the result of ``wait()``, which continues if the caller is cancelled."""
+    return await asyncio.shield(wait())

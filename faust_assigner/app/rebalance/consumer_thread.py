@@ -6,7 +6,7 @@ All methods run on the consumer's thread, except ``seek_to_committed`` and ``ver
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,11 @@ from faust_assigner.app.consumer.waits import agents_s, broker_s, waits_of
 from faust_assigner.app.host.clients import faust_tps
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.membership.coordinator import take_over
-from faust_assigner.app.membership.idle import comes_back
+from faust_assigner.app.membership.idle import rejoin_after_idle
 from faust_assigner.app.membership.instance import guard_instance
 from faust_assigner.app.membership.leader_guard import guard_leader
 from faust_assigner.app.membership.shutdown import EndsWithItsProcess
+from faust_assigner.app.membership.topics import change_topics
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import COOPERATIVE
 
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 #: An app's own consumer class may have this attribute: its own class of the consumer's thread.
 THREAD_NAMED = "thread_class"
 
+#: The number of calls from the app's thread that this thread serves at the same time. Faust serves two. A
+#: broker without an answer takes up to the request timeout of each call, so two such calls, for the end
+#: offsets of an unavailable changelog for example, would hold up all fetches and commits of the worker.
+CALLS = 32
+
 
 class ThreadListener:
     """Passes the coordinator's calls on from the consumer's thread to the app's thread."""
@@ -40,7 +46,9 @@ class ThreadListener:
     def __init__(self, thread: AIOKafkaConsumerThread) -> None:
         self._thread = thread
 
-    async def _tell(self, method: Callable[..., Awaitable[None]], *args: object) -> None:
+    async def _call_on_app_loop(
+        self, method: Callable[..., Awaitable[None]], *args: object
+    ) -> None:
         app = self._thread.app
         with waits_of(app).during("A rebalance", f"the app's {method.__name__}()", agents_s(app)):
             promise = await self._thread.consumer._method_queue.call(
@@ -61,19 +69,19 @@ class ThreadListener:
         """Return whether partitions are about to be resumed."""
         return bool(self._thread.app.tables.recovery.is_taking_on)
 
-    def joins(self) -> None:
+    def round_started(self) -> None:
         """Report the beginning of a round."""
         consumer = self._thread.consumer
         with contextlib.suppress(RuntimeError):  # the app's loop is closed: the worker stops
             consumer.loop.call_soon_threadsafe(consumer.rounds.begin)
 
-    async def gives_up(self) -> None:
-        """End the current round without a result: all partitions are about to be revoked."""
-        await self._tell(self._thread.consumer.incremental.give_up)
+    async def prepare_full_revocation(self) -> None:
+        """Report the end of the current round, because all partitions are about to be revoked."""
+        await self._call_on_app_loop(self._thread.consumer.incremental.give_up)
 
     async def revoke(self, revoked: Collection[TP]) -> None:
         """Finish the records of ``revoked``, commit them and stop processing these partitions."""
-        await self._tell(self._thread.consumer.incremental.revoke, faust_tps(revoked))
+        await self._call_on_app_loop(self._thread.consumer.incremental.revoke, faust_tps(revoked))
 
     async def assigned(
         self,
@@ -84,7 +92,7 @@ class ThreadListener:
         generation: int,
     ) -> None:
         """Take over the assignment ``tps`` and start with the partitions in ``gained``."""
-        await self._tell(
+        await self._call_on_app_loop(
             self._thread.consumer.incremental.assign,
             faust_tps(tps),
             faust_tps(revoked),
@@ -93,7 +101,7 @@ class ThreadListener:
             generation,
         )
 
-    def gave_away(self, everything: bool) -> None:
+    def note_hand_over(self, everything: bool) -> None:
         """Note the answer to the round in which this leaving worker gives all partitions away."""
         consumer = self._thread.consumer
         consumer.loop.call_soon_threadsafe(consumer.left.set)
@@ -103,7 +111,7 @@ class ThreadListener:
         """Stop processing."""
         # Stop the flow from this thread, because the app's thread may be busy. The call only sets values.
         self._thread.consumer.incremental.stop_flow_now()
-        await self._tell(self._thread.consumer.incremental.stand_still)
+        await self._call_on_app_loop(self._thread.consumer.incremental.stand_still)
 
 
 class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -120,12 +128,12 @@ class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         return consumer
 
     async def on_start(self) -> None:
-        """Start the client, then add the guards: the client joins its group later, when it subscribes."""
+        """Start the client, then add the guards: the client joins its group later."""
         await super().on_start()
         await self._replace_parts(self._consumer)
         guard_leader(self._consumer)
         guard_instance(self._consumer, self.app)
-        comes_back(self._consumer)
+        rejoin_after_idle(self._consumer, float(self.app.conf.broker_max_poll_interval or 0.0))
 
     async def _replace_parts(self, client: AIOKafkaConsumer) -> None:
         """Replace parts of the started client; this class replaces none."""
@@ -152,9 +160,28 @@ class RepairedThread(AssigningThread):
             max_records=max_records,
         )
 
+    async def on_thread_started(self) -> None:
+        """Serve many calls at the same time: a call without an answer delays no fetch and no commit."""
+        self.method_queue.num_workers = CALLS
+        await super().on_thread_started()
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribe to ``topics``; partitions that are assigned stay assigned until the next round."""
+        names = set(topics)
+        if not await self.call_thread(change_topics, self._ensure_consumer(), names):
+            await super().subscribe(names)
+
     async def seek_to_committed(self) -> Mapping[TP, int | None]:
         """Seek all partitions to their committed offsets, which one request fetches."""
         return await seek_to_committed(self, super().seek_to_committed)
+
+    def close(self) -> None:
+        """Leave the client open: Faust calls this method in a rebalance while the app stops.
+
+        Stock Faust closes the client and its coordinator on the app's event loop, but both run on the
+        consumer's loop. Such a worker commits nothing and never leaves the group. ``on_thread_stop``
+        closes both.
+        """
 
     async def on_thread_stop(self) -> None:
         """Stop the client within the shutdown's time limit."""
@@ -172,7 +199,7 @@ class RepairedThread(AssigningThread):
         fetcher.is_wanted, fetcher.is_hurried = consumer.delivery.is_wanted, listener.is_taking_on
         fetcher.counters = app.assignor.counters
         consumer.fetcher = fetcher
-        app.flow_control.must_stand_still = coordinator.membership.must_stand_still
+        app.flow_control.must_skip_records = coordinator.membership.must_skip_records
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Report a partition whose records do not arrive, if the consumer fetches the partition."""

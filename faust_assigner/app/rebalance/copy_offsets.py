@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from faust.types.tuples import TP
@@ -46,16 +47,37 @@ async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
 async def _request_each_on_thread(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
     """Run ``ask`` for each partition on the consumer's thread; return the answers that arrive in time.
 
-    The function does not use Faust's call_thread(), which serves only two calls at a time: commits
-    would wait.
+    The function does not use Faust's call_thread(), which serves a limited number of calls at a time:
+    commits might wait.
     """
     if not tps:
         return {}
-    thread = app.consumer._thread
-    asked = asyncio.run_coroutine_threadsafe(
-        _answers_in_time(ask, thread._consumer, tps), thread.thread_loop
-    )
-    return await asyncio.wrap_future(asked)
+    thread, loop = app.consumer._thread, asyncio.get_running_loop()
+    answers, running = asyncio.Queue[dict[TP, int]](), list[asyncio.Task[None]]()
+
+    async def ask_all() -> None:
+        found = await _answers_in_time(ask, thread._consumer, tps)
+        with contextlib.suppress(RuntimeError):  # the app's loop is closed, and no task waits
+            loop.call_soon_threadsafe(answers.put_nowait, found)
+
+    try:
+        # Create the coroutine on the thread: a stopped loop would never await it.
+        thread.thread_loop.call_soon_threadsafe(
+            lambda: running.append(asyncio.ensure_future(ask_all()))
+        )
+        async with asyncio.timeout(2 * ASK_S):
+            return await answers.get()
+    except (TimeoutError, RuntimeError):  # the thread has stopped, or has closed its loop
+        return {}
+    finally:
+        with contextlib.suppress(RuntimeError):
+            thread.thread_loop.call_soon_threadsafe(_cancel, running)
+
+
+def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
+    """Cancel the tasks that have not ended."""
+    for task in tasks:
+        task.cancel()
 
 
 async def _answers_in_time(
@@ -67,9 +89,10 @@ async def _answers_in_time(
     a request for its end or position.
     """
     asked = {tp: asyncio.ensure_future(ask(consumer, tp)) for tp in tps}
-    _, late = await asyncio.wait(asked.values(), timeout=ASK_S)
-    for task in late:
-        task.cancel()
+    try:
+        await asyncio.wait(asked.values(), timeout=ASK_S)
+    finally:
+        _cancel(asked.values())
     told = await asyncio.gather(*asked.values(), return_exceptions=True)
     return {tp: answer for tp, answer in zip(asked, told, strict=True) if isinstance(answer, int)}
 

@@ -1,10 +1,10 @@
 """The leader's check of claims against Kafka's generations and the leader's own answers. Pure.
 
 A claim is a partition that a member reports to own. A single member with false claims could keep the
-group rebalancing. Its claims could have the newest generation, or contest partitions of other members
-in the same generation. So the leader checks claims before it plans. A member with false claims stays
-in the group. The partitions that this leader assigned to it in the previous round count as its claims.
-If these are unknown, the member counts as new.
+group rebalancing. It could claim the newest generation, or claim partitions that other members own in
+the same generation. So the leader checks claims before it plans. A member with false claims stays in
+the group. The partitions that this leader assigned to it in the previous round count as its claims. If
+these are unknown, the member counts as new.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def checked(
 
     ``generation`` is Kafka's number of the round being formed. No claim is checked if this number
     is unknown (-1), or if it is not above the leader's own ``last_generation``, because the group's
-    generations have then restarted. A member that is missing in ``record`` and processes no
-    partition may have been removed from the group and have joined again. Its claims count as one
-    generation older than the record. Cost: O(claims).
+    generations have then restarted. A member that is missing in ``record`` and processes no partition
+    may have been removed from the group and have joined again. Its claims count as claims of the
+    generation before ``record``. Cost: O(claims).
     """
     if last_generation >= generation:
         return tuple(said)

@@ -39,24 +39,24 @@ logger = get_logger(__name__)
 MOST_NAMED = 20
 
 
-def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
+def log_round(found: Round, counters: Counter[str], own: TableFacts) -> None:
     """Log the leader's decision and its problems, and count the problems.
 
     ``own`` contains the leader's own tables.
     """
     counters["assignments"] += 1
-    logger.info("%s", outcome(found))
+    logger.info("%s", round_line(found))
     _log_failure(found, counters)
     _log_refused_claims(found, counters)
     _log_topic_problems(found, counters)
-    if line := why_eager(found):
+    if line := eager_members_line(found):
         logger.info("%s", line)
     _log_shared_urls(found, counters)
     _log_unknown_tables(found, counters, own)
     _log_oversize(found, counters)
 
 
-def outcome(found: Round) -> str:
+def round_line(found: Round) -> str:
     """Return the leader's log line: the cause, the task counts and the tasks that each rule placed."""
     told = found.outcome
     start = f"Generation {found.inputs.generation} ({told.trigger}): {told.members} members, "
@@ -73,7 +73,7 @@ def outcome(found: Round) -> str:
     )
 
 
-def why_eager(found: Round) -> str | None:
+def eager_members_line(found: Round) -> str | None:
     """Return a log line that names the members which do not support cooperative rebalances yet.
 
     Returns None if all members support them, or if no member does.
@@ -94,10 +94,10 @@ def why_eager(found: Round) -> str | None:
     )
 
 
-def say_answer(
+def log_answer_problems(
     answer: Answer, memory: Memory, error: Exception | None, own_url: str, counters: Counter[str]
 ) -> None:
-    """Log and count two problems: an answer that could not be decoded, or that names a wrong URL."""
+    """Log and count two problems: an answer that could not be decoded, or an answer with a wrong URL."""
     if error is not None:
         counters["unreadable_answers"] += 1
         logger.error(
@@ -112,15 +112,15 @@ def say_answer(
         )
 
 
-def say_taken(memory: Memory, claimed: JoinData | None, app: AppT) -> None:
-    """Log a worker's new assignment. Never raises, because the assignment does not need the line."""
+def log_own_assignment(memory: Memory, claimed: JoinData | None, app: AppT) -> None:
+    """Log a worker's new assignment. Never raises: a failure is logged, and the assignment is valid."""
     try:
-        logger.info("%s", taken(memory, claimed, facts_of(app)))
+        logger.info("%s", own_assignment_line(memory, claimed, facts_of(app)))
     except Exception:
         logger.exception("Could not report the assignment to its observers")
 
 
-def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
+def own_assignment_line(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
     """Return a worker's log line: its partitions, and how many active changelogs were warm or cold.
 
     A changelog partition is warm if ``claimed``, the metadata at the join, contains it. If
@@ -193,7 +193,11 @@ def _log_topic_problems(found: Round, counters: Counter[str]) -> None:
             "deleted and created again: %s",
             _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())),
         )
-    if disbelieved := found.plan.onward.disbelieved if found.plan and found.plan.onward else {}:
+    if (
+        disbelieved := found.plan.warmup_plan.disbelieved
+        if found.plan and found.plan.warmup_plan
+        else {}
+    ):
         counters["disbelieved_positions"] += sum(disbelieved.values())
         logger.warning(
             "Copies beyond the end of their changelog count as empty; check whether a topic was "

@@ -3,8 +3,8 @@
 The target member of a task is the member to which the balanced plan assigns the task. As long as
 this member lacks the task's state, a different member owns the task. The target member's standby is
 then called awaited. The leader's answer lists each member's awaited standbys. This service of the
-worker compares the awaited standbys with the ends of their changelogs at the broker. When all have
-caught up, the service requests a round.
+worker compares the awaited standbys with the ends of their changelogs at the broker. When all
+awaited standbys have caught up, the service requests a round.
 
 An eager round stops the whole group for a moment, and a cooperative round costs requests. So the
 service waits ``FAUST_ASSIGNER_FOLLOW_UP_S`` after each round (the cool-down). The default is
@@ -13,15 +13,15 @@ the last requested round changed nothing, the wait doubles.
 
 With warm-ups a round moves only tasks whose copy has caught up. If some standbys have caught up and
 the other standbys take long, the service requests a round after a while. A standby that has not
-caught up within ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is reported as overdue, and the leader looks
-for a different task to move.
+caught up is reported as overdue if no awaited standby has come closer to its changelog's end for
+``FAUST_ASSIGNER_WARMUP_DEADLINE_S``. The leader then looks for a different task to move. While any
+awaited standby comes closer, no standby is overdue: a worker restores two at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from faust.types.tuples import TP
@@ -29,7 +29,9 @@ from mode import Service, get_logger
 
 from faust_assigner.app import settings
 from faust_assigner.app.rebalance import copy_offsets
+from faust_assigner.app.rebalance.awaited import Awaited, Deadlines
 from faust_assigner.app.rebalance.positions import is_doubtful
+from faust_assigner.app.rebalance.unplanned import UnplannedPartitions
 from faust_assigner.settings.table import FOLLOW_UP_S, WARMUP_DEADLINE_S, WARMUPS
 
 if TYPE_CHECKING:
@@ -44,48 +46,18 @@ COOPERATIVE_S, EAGER_S = 5.0, 30.0
 #: Seconds between two log lines about the awaited standbys.
 TELL_S = 60.0
 MARK = "_faust_assigner_follow_up"
-#: After this number of cool-downs the service requests a round even if only some standbys caught
-#: up.
+#: After this number of cool-downs the service requests a round even if only some standbys have
+#: caught up.
 PATIENCE = 4
 #: A requested round that changes nothing doubles the wait before the next round, up to this factor.
 MOST_PATIENCE = 32
-
-
-@dataclass(frozen=True)
-class Awaited:
-    """The awaited standbys of this worker, from the assignment of ``generation``.
-
-    Changelogs with the same id in ``group_ids`` and the same partition number are the state of one
-    task. ``follows``: a second round follows at once, and only its answer lists the standbys.
-    """
-
-    generation: int = -1
-    tps: frozenset[TP] = frozenset()
-    group_ids: Mapping[str, int] = field(default_factory=dict)
-    follows: bool = False
-
-    def whole(self, done: frozenset[TP]) -> frozenset[TP]:
-        """Return the partitions in ``done`` whose tasks have caught up on all their changelogs."""
-        behind = {self._task(tp) for tp in self.tps - done}
-        return frozenset(tp for tp in done if self._task(tp) not in behind)
-
-    def _task(self, tp: TP) -> tuple[int | str, int]:
-        return self.group_ids.get(tp.topic, tp.topic), tp.partition
-
-
-def by_topic(tps: Iterable[TP]) -> dict[str, list[int]]:
-    """Convert partitions to claims: topic -> partition numbers."""
-    found: dict[str, list[int]] = {}
-    for tp in sorted(tps):
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return found
 
 
 class FollowUp(Service):  # type: ignore[misc]
     """The service that watches one worker's awaited standbys, from the first recovery on.
 
     If ``cool_down_s`` is None, the cool-down depends on whether the last round was cooperative.
-    ``deadline_s`` limits the wait for each standby. Without warm-ups ``deadline_s`` is None. Then a
+    ``deadline_s`` limits the wait without progress. Without warm-ups ``deadline_s`` is None. Then a
     round moves all awaited tasks, even to standbys that are behind, so the service requests a round
     only when all standbys have caught up.
     """
@@ -100,8 +72,8 @@ class FollowUp(Service):  # type: ignore[misc]
     ) -> None:
         self.app = app
         self.cool_down_s = cool_down_s
-        self.deadline_s = deadline_s
-        self._first: Mapping[TP, float] = {}
+        self.deadlines = Deadlines(deadline_s)
+        self.unplanned = UnplannedPartitions(app)
         self._slower = 1
         self._seen = Awaited()
         self._since = 0.0
@@ -109,6 +81,8 @@ class FollowUp(Service):  # type: ignore[misc]
         self._asked_for: frozenset[TP] | None = None
         #: The standbys whose tasks the last requested round should have moved and did not.
         self._in_vain: frozenset[TP] = frozenset()
+        #: The standbys that had caught up at the last request.
+        self._was_done: frozenset[TP] = frozenset()
         self._ends: Mapping[TP, int] | None = None
         self._told, self._behind = 0.0, 0  # time of the last log line; number of missing records
         super().__init__(**kwargs)
@@ -130,6 +104,9 @@ class FollowUp(Service):  # type: ignore[misc]
         if self.app.assignor.is_unheard and self._at_rest():
             await self._ask_to_be_heard(awaited.generation)
             return
+        if (grown := self.unplanned.unnoticed(now)) and self._at_rest():
+            await self._ask_for_partitions(awaited.generation, grown)
+            return
         if awaited is not self._seen:
             self._begin(awaited, now)
         waited, cool_down_s = now - self._since, self._cool_down_s() * self._slower
@@ -141,16 +118,23 @@ class FollowUp(Service):  # type: ignore[misc]
         ):
             return
         is_first = self._ends is None
-        read = await self._caught_up(awaited)
+        read = await self._caught_up(awaited, now)
         if is_first:
             return  # the first check only fetches ends, with which the next check compares
-        done = awaited.whole(frozenset(read))
+        # Request nothing more for an overdue standby that the leader did not move after its end.
+        given_up = self.app.assignor.overdue & self._in_vain & self._was_done
+        done = awaited.whole(frozenset(read)) - given_up
         # A standby that has caught up is late as well if the last round did not move its task.
-        late = self._late(awaited.tps - (done - self._in_vain), now)
+        behind = awaited.tps - (done - self._in_vain) - self.app.assignor.overdue
+        late = self.deadlines.late(behind, now)
         enough = (
-            done == awaited.tps
+            (bool(done) and done == awaited.tps - given_up)
             or bool(late)
-            or (self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)
+            or (
+                self.deadlines.deadline_s is not None
+                and bool(done)
+                and waited >= PATIENCE * cool_down_s
+            )
         )
         if not enough and now - self._told >= TELL_S:
             self._told = now
@@ -163,6 +147,7 @@ class FollowUp(Service):  # type: ignore[misc]
         if enough and self._at_rest() and self.app.assignor.awaited is awaited:
             is_asked = await self._ask(awaited, {tp: read[tp] for tp in done}, late)
             self._asked_for = done | late if is_asked else frozenset()
+            self._was_done = done
 
     def _cool_down_s(self) -> float:
         if self.cool_down_s is not None:
@@ -177,7 +162,7 @@ class FollowUp(Service):  # type: ignore[misc]
             self._slower = min(2 * self._slower, MOST_PATIENCE) if self._in_vain else 1
         # Otherwise a different worker requested the round. Keep the longer wait: after a reset, two
         # workers that request rounds in turn would never slow down.
-        self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
+        self.deadlines.keep(awaited.tps, now)
         self._seen, self._since, self._asked_for, self._ends, self._told = (
             awaited,
             now,
@@ -193,11 +178,6 @@ class FollowUp(Service):  # type: ignore[misc]
                 self._cool_down_s() * self._slower,
             )
 
-    def _late(self, behind: frozenset[TP], now: float) -> frozenset[TP]:
-        if self.deadline_s is None:
-            return frozenset()
-        return frozenset(tp for tp in behind if now - self._first[tp] >= self.deadline_s)
-
     def _at_rest(self) -> bool:
         """Return whether the app is running, without a current rebalance, restore or stop."""
         recovery = self.app.tables.recovery
@@ -208,7 +188,7 @@ class FollowUp(Service):  # type: ignore[misc]
             or getattr(recovery, "is_taking_on", False)
         )
 
-    async def _caught_up(self, awaited: Awaited) -> Mapping[TP, int]:
+    async def _caught_up(self, awaited: Awaited, now: float) -> Mapping[TP, int]:
         """Return standby -> offset read, for the standbys that have reached the last check's end.
 
         The end of a changelog keeps moving, so a standby has caught up if it reached the previous
@@ -223,9 +203,17 @@ class FollowUp(Service):  # type: ignore[misc]
             for tp, end in ends.items()
             if read[tp] >= end and not is_doubtful(recovery, tp)
         }
+        self.deadlines.note_progress(
+            {tp: end - self._position(tp, read[tp]) for tp, end in ends.items()}, now
+        )
         lacks = {tp: end - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
         self._behind = sum(max(0, lack) for lack in lacks.values())
         return done
+
+    def _position(self, tp: TP, read: int) -> int:
+        """Return the next offset of a standby, also during a restore in batches."""
+        restored = getattr(self.app.tables.recovery, "progress", None)
+        return read if restored is None else max(read, restored.next_offset(tp))
 
     async def _ask_to_be_heard(self, generation: int) -> None:
         """Request a round for a static member that restarted with different metadata.
@@ -240,6 +228,17 @@ class FollowUp(Service):  # type: ignore[misc]
                 "Requested a round after generation %d: this static member restarted with a "
                 "changed capacity, rack or subscription, which the leader reads only in a round",
                 generation,
+            )
+
+    async def _ask_for_partitions(self, generation: int, topics: Sequence[str]) -> None:
+        """Request a round that assigns the new partitions of ``topics``."""
+        if await self.app.consumer._thread.call_thread(_rejoin, self.app, generation, {}):
+            self.unplanned.asked()
+            logger.info(
+                "Requested a round after generation %d: the partition counts of these topics have "
+                "changed, and no leader has noticed it: %s",
+                generation,
+                ", ".join(topics),
             )
 
     async def _ask(self, awaited: Awaited, done: Mapping[TP, int], late: frozenset[TP]) -> bool:
@@ -263,7 +262,7 @@ class FollowUp(Service):  # type: ignore[misc]
 async def _rejoin(app: AppT, generation: int, read: Mapping[TP, int]) -> bool:
     """Request a rejoin; return False if ``generation`` is over or a rejoin is already due.
 
-    Runs on the consumer's thread, which also receives each assignment. So the stored offsets
+    Runs on the consumer's thread. This thread also receives each assignment, so the stored offsets
     ``read`` belong to this generation. A JoinGroup of a member that is not the leader starts a
     round only if its metadata has changed. The metadata contain the generation, so they always
     differ.

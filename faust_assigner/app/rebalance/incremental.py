@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mode import Service, get_logger
 
-from faust_assigner.app.consumer.back_pressure import told
+from faust_assigner.app.consumer.back_pressure import run_delivery_callbacks
 from faust_assigner.app.consumer.commits import PARTITIONS_ASSIGNED, PARTITIONS_REVOKED
 from faust_assigner.app.consumer.delivery import Delivery, drop
 from faust_assigner.app.consumer.fetching import seek_committed
@@ -50,10 +50,10 @@ class IncrementalRebalance:
 
     @Service.transitions_to(PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def revoke(self, revoked: set[TP]) -> None:
-        """Stop ``revoked``; finish, commit and flush the records; remove the partitions' offsets."""
+        """Stop the ``revoked`` partitions; finish, commit and flush their records; forget their offsets."""
         began = monotonic()
         if self._app.should_stop and not self._app.assignor.leaves:
-            return  # the whole worker leaves the group
+            return  # a stopping worker leaves the group, so it need not revoke single partitions
         self.leaving = frozenset(revoked)
         try:
             with waits_of(self._app).during(
@@ -72,15 +72,17 @@ class IncrementalRebalance:
     async def _finish_and_commit(self, revoked: set[TP], wait: Wait) -> None:
         """Finish, commit and flush the records of ``revoked`` that are in progress.
 
-        After the rebalance timeout the partitions have new owners. Unsent changes would then reach the
-        changelogs after the new owners' changes. So the worker ends if this method takes longer.
+        After the rebalance timeout the partitions have new owners. If this method took longer, unsent
+        changes would reach the changelogs after the new owners' changes. So the worker ends after this
+        timeout.
         """
         app, consumer = self._app, self._consumer
-        # Interrupt the recovery, so that it does not resume revoked partitions. It continues later.
+        # Interrupt the recovery, so that it does not resume revoked partitions. The recovery continues after
+        # the round.
         await app.tables.recovery.interrupt()
         consumer.pause_partitions(revoked)
         consumer._buffered_partitions -= revoked
-        self._delivery.put_down(revoked)
+        self._delivery.drop_fetched(revoked)
         wait.move_to_step("records under way")
         await self._finish(revoked)
         wait.move_to_step("a commit under way")
@@ -93,7 +95,7 @@ class IncrementalRebalance:
             await consumer.transactions.revoke(revoked)
         wait.move_to_step("the delivery of sent records", lambda: unsent(app))
         await app.producer.flush()
-        await told()
+        await run_delivery_callbacks()
         # Pause the writes of all tables: the worker does not know yet which tables move with the topics.
         pause(app, {tp.partition for tp in revoked})
         app.tables.recovery.flush_buffers()
@@ -169,7 +171,7 @@ class IncrementalRebalance:
         await recovery.interrupt()
         consumer._paused_partitions &= assigned
         consumer._paused_partitions |= gained
-        self._delivery.look_anew_at(gained)
+        self._delivery.skip_next_check(gained)
         consumer._buffered_partitions &= assigned
         active = assigned - consumer._paused_partitions - consumer._buffered_partitions
         # Change the set in place, and never empty it in between: a running fetch reads the set.
@@ -203,7 +205,7 @@ class IncrementalRebalance:
         tps = faust_tps(changelogs)
         self._consumer.pause_partitions(tps)
         self._consumer._buffered_partitions -= tps
-        self._delivery.put_down(tps)
+        self._delivery.drop_fetched(tps)
         drop(self._app.tables.changelog_queue, tps)
         while self._delivery.is_handing_out(tps):
             await asyncio.sleep(LOOK_S)

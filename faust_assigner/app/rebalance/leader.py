@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
-from faust_assigner.app.rebalance.answers import answers_of
+from faust_assigner.app.rebalance.answers import encode_answers
 from faust_assigner.app.rebalance.doubts import checked
 from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.member_claims import (
@@ -19,12 +19,13 @@ from faust_assigner.app.rebalance.member_claims import (
     claims_of,
     read_members,
 )
-from faust_assigner.app.rebalance.next_round import awaited, going_on
+from faust_assigner.app.rebalance.next_round import awaited, with_next_warmups
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.outcome import outcome_of, trigger
-from faust_assigner.app.rebalance.placement import ByTopic, Placement, dealt, of_plan
+from faust_assigner.app.rebalance.placement import ByTopic, Placement, dealt, placement_of_plan
+from faust_assigner.app.rebalance.second_round import landed
 from faust_assigner.app.rebalance.table_facts import TableFacts, agreed
-from faust_assigner.app.rebalance.two_phase import disbelieved, held_up, landed, step
+from faust_assigner.app.rebalance.two_phase import held_up, refuse_overdue_claims, step
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
 from faust_assigner.wire.bounded import LARGEST_INT
@@ -46,7 +47,7 @@ def decide(
     ``partitions_of`` returns the partitions of a topic; None or empty if the topic has none.
     """
     said = checked(read_members(metadata), view.generation, view.last_generation, view.record)
-    said = disbelieved(said, view.held_up)
+    said = refuse_overdue_claims(said, view.held_up)
     topics = sorted({topic for one in said for topic in one.topics})
     counts = {topic: len(partitions_of(topic) or ()) for topic in topics}
     partitions = {topic: count for topic, count in counts.items() if count}
@@ -65,7 +66,7 @@ def decide(
     inputs = _decision_inputs(view, said, staying, claimed, partitions, tables)
     started = perf_counter()
     found, placement, failure = _place(inputs, staying)
-    now = step(placement, said)
+    now = step(placement, said, is_cooperative=view.is_cooperative)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000, follows=now.follows)
     outcome = outcome_of(inputs, found, at=view.now, first=view.first)
     decided = Round(
@@ -82,7 +83,7 @@ def decide(
         held_up=held_up(view.held_up, now.held_up_by),
         outcome=outcome,
     )
-    answers, oversize = answers_of(view, decided, metadata)
+    answers, oversize = encode_answers(view, decided, metadata)
     return replace(decided, answers=answers, oversize=oversize)
 
 
@@ -129,7 +130,7 @@ def _decision_inputs(
 
 
 def _is_new_member(one: MemberClaims, last: Directory) -> bool:
-    # The last directory may have been omitted because of its size. Then only a member that never
+    # The last answer may lack its directory because of the size. Then only a member that never
     # had an assignment is certainly new.
     return one.data.generation < 0 or (bool(last.urls) and one.data.url not in last.urls)
 
@@ -160,8 +161,8 @@ def _place(
         found = landed(anew, said)
         if found is not anew and inputs.warmups is not None:
             found = _with_next_warmups(found, inputs)
-        return found, of_plan(found), None
-    except Exception as exc:  # for the group, an answer without a plan is better than no answer
+        return found, placement_of_plan(found), None
+    except Exception as exc:  # the group needs an answer, even without a plan
         return (
             None,
             dealt(
@@ -192,7 +193,7 @@ def _with_next_warmups(found: Plan, inputs: DecisionInputs) -> Plan:
     # The warm-ups of the new plan refer to the new plan's owners, so plan warm-ups for the owners
     # in ``found``.
     try:
-        return going_on(found, inputs.members, partial(_plan_members, inputs))
+        return with_next_warmups(found, inputs.members, partial(_plan_members, inputs))
     except Exception:  # this round's answers are valid without the next round's warm-ups
         logger.exception("Could not plan the follow-up round; the present warm-ups continue")
         return found

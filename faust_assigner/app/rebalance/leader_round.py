@@ -35,11 +35,12 @@ class LeaderView:
     - ``warmups``: returns the warm-up policy; its argument is whether all members are cooperative.
     - ``names_standbys``: whether the answers contain the holders of copies, if there is room.
     - ``held_up``: member -> number of consecutive rounds of this leader that the member has delayed
-      with old claims.
+    with claims of an old generation.
     - ``record``, ``before``: this leader's last answers, and the inputs of that decision.
     - ``member_id``: the leader's own member id.
     - ``now``: the time in seconds since 1970.
     - ``first``: the outcome of the last round, if this round is its second round.
+    - ``is_cooperative``: whether the group has chosen the cooperative protocol for this round.
     """
 
     app_id: str
@@ -58,6 +59,7 @@ class LeaderView:
     member_id: str = ""
     now: float = 0.0
     first: Outcome | None = None
+    is_cooperative: bool = False
 
 
 @dataclass(frozen=True)

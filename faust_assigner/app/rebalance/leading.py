@@ -40,6 +40,7 @@ class Leader(Protocol):
     counters: Counter[str]
     decisions: Decisions
     weights_provider: Callable[[], object] | None
+    stops_nobody: bool
     _memory: Memory
 
 
@@ -53,7 +54,7 @@ class Leading:
     def __init__(self, assignor: Leader) -> None:
         self._assignor, self._app = assignor, assignor.app
         self.last_round: Round | None = None
-        self._held_up: Mapping[str, int] = {}  # member -> consecutive rounds that it delayed
+        self._held_up: Mapping[str, int] = {}  # member -> number of rounds that it delayed
 
     def lead(
         self, cluster: ClusterMetadata, metadata: Mapping[str, ConsumerProtocolMemberMetadata]
@@ -103,6 +104,7 @@ class Leading:
             first=last.outcome if last is not None and last.follows else None,
             member_id=group_member.kafka_member_id(self._app),
             now=time.time(),
+            is_cooperative=self._assignor.stops_nobody,
         )
 
     def _weights(self) -> Any:
@@ -120,7 +122,7 @@ class Leading:
     def _conclude(self, found: Round, tables: TableFacts, state: Any) -> None:
         try:
             self.last_round = found
-            findings.say(found, self._assignor.counters, tables)
+            findings.log_round(found, self._assignor.counters, tables)
             if found.plan is not None:
                 self._assignor.decisions.tell(found.inputs, found.plan)
         except Exception:

@@ -16,12 +16,12 @@ from faust_assigner.app import settings
 from faust_assigner.app.rebalance.memory_file import FormerPartitions
 from faust_assigner.app.rebalance.positions import positions_of
 from faust_assigner.app.rebalance.table_facts import TableFacts
-from faust_assigner.app.rebalance.warming import takes_part
+from faust_assigner.app.rebalance.warming import uses_warmups
 from faust_assigner.app.tables.disk import partitions_on_disk
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.settings import table
-from faust_assigner.wire.answer import Answer, decode_answer, own_topics, read_directory
+from faust_assigner.wire.answer import Answer, actives_to_claim, decode_answer, read_directory
 from faust_assigner.wire.bounded import USER_DATA_BYTES
 from faust_assigner.wire.directory import ByUrl, Directory
 from faust_assigner.wire.join import JoinData, encode_join
@@ -56,7 +56,7 @@ class Memory:
         """Return the actives without the global tables' partitions that each worker restores."""
         if self.answer is None:
             return {}
-        return own_topics(tables.globals_.keys(), replace(self.answer, actives=self.actives))
+        return actives_to_claim(tables.globals_.keys(), replace(self.answer, actives=self.actives))
 
     @cached_property
     def active_tps(self) -> frozenset[TP]:
@@ -118,7 +118,7 @@ def tps_of(claims: Mapping[str, Runs]) -> frozenset[TP]:
     return frozenset(TP(topic, partition) for topic, runs in claims.items() for partition in runs)
 
 
-def said_by(
+def collect_join_data(
     app: AppT,
     memory: Memory,
     tables: TableFacts,
@@ -134,8 +134,8 @@ def said_by(
 
     Before the first assignment the member reports all its files on disk. Later it reports only files of
     promised partitions: files of partitions that moved away long ago would count as standbys. The
-    partitions of a ``former`` process are reported for the whole life of this process. If a different
-    member restarts much later, the report shows which partitions this member took over from it.
+    partitions of a ``former`` process are reported for the whole life of this process, because a
+    different member may restart much later. The leader then knows the last owner of each partition.
     ``holds``: this member keeps processing its partitions. ``leaves``: it gives them away.
     """
     before, answer = former(), memory.answer
@@ -165,7 +165,7 @@ def said_by(
         # Without positions the leader does not wait for this member's copies. If this member
         # requests no follow-up rounds, the wait would never end.
         positions=_table_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics))
-        if takes_part(app)
+        if uses_warmups(app)
         else None,
         awaited={} if answer is None else answer.awaited,
         overdue=overdue or {},

@@ -21,8 +21,8 @@ from faust_assigner.wire.runs import Numbers, Runs
 if TYPE_CHECKING:
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-#: All claims of a round may contain this number of partition numbers or, in a large cluster, more.
-#: This number takes 128 MiB.
+#: The minimum limit for the partition numbers in all claims of a round; the limit grows with the
+#: cluster. This number of int64 values takes 128 MiB.
 LEAST_BUDGET = 16 * 1024 * 1024
 #: The consequence of a refusal, which is appended to the reason.
 STATELESS = "; it counts as stateless"
@@ -159,7 +159,7 @@ def _with_promised_partitions(data: JoinData) -> JoinData:
 class _ClaimReader:
     """Converts claims to arrays, and counts the claims on missing partitions.
 
-    Topics of one member may share one claim object, which is converted only once.
+    Topics of one member may share one claim object; the reader converts a shared object only once.
     """
 
     def __init__(self, partitions: Mapping[str, int], globals_: Mapping[str, bool]) -> None:

@@ -59,7 +59,8 @@ class FormerPartitions:
 def offers_of(said: JoinData | None, wanted: Sequence[str]) -> dict[str, object]:
     """Return the offers (capacity, rack, digest of the subscription) of a join.
 
-    ``said`` is the metadata of the join, ``wanted`` the sorted subscription. Empty without metadata.
+    ``said`` is the metadata of the join, ``wanted`` the sorted subscription. The result is empty if
+    ``said`` is None.
     """
     if said is None:
         return {}
@@ -173,7 +174,7 @@ def read(path: Path, app_id: str) -> FormerPartitions:
 def write(
     path: Path, app_id: str, generation: int, actives: Claims, offers: Mapping[str, object]
 ) -> None:
-    """Replace ``path`` atomically: a crash leaves the old or the new file. Raises on failure."""
+    """Replace ``path`` atomically. Raises OSError, or MetadataRefused if the text is too large."""
     owned = {topic: list(Runs.of(actives[topic])) for topic in sorted(actives)}
     text = json.dumps(
         {

@@ -36,20 +36,20 @@ def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, 
     )
 
 
-def going_on(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
+def with_next_warmups(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
     """Add the next round's warm-ups to ``found``, a plan that only repeats the last round's target.
 
     If a task's next owner has no standby of the task, this member gets a warm-up now. Otherwise the
     task would never move to its target. Cost: as :func:`awaited`.
     """
     following = _plan_next_round(found, members, plan)
-    if following is None or following.onward is None:
+    if following is None or following.warmup_plan is None:
         return found
     to = _new_owners(found, following)
     to = np.where(to == NOBODY, following.flat_awaited, to)
     stands_by = (found.flat_standby == to[:, None]).any(axis=1)
     warmup = np.where(stands_by, NOBODY, to)
-    return replace(found, onward=replace(following.onward, warmup=warmup, awaited=to))
+    return replace(found, warmup_plan=replace(following.warmup_plan, warmup=warmup, awaited=to))
 
 
 def _plan_next_round(found: Plan, members: Sequence[Member], plan: Planner) -> Plan | None:

@@ -1,4 +1,4 @@
-"""Observers of the leader's decisions; a separate thread calls them, so they delay no decision."""
+"""Observers of the leader's decisions; a separate thread calls them, to delay no decision."""
 
 from __future__ import annotations
 

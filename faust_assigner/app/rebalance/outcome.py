@@ -21,8 +21,8 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome, for the answers, of a round decided ``at`` (seconds since 1970).
 
-    ``first`` is the outcome of the round that this round completes. Its trigger is the cause of
-    both rounds.
+    ``first`` is the outcome of the round that this round completes. The trigger of that round is
+    the cause of both rounds.
     """
     told = Outcome(
         trigger=inputs.trigger,

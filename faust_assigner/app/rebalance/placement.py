@@ -32,7 +32,7 @@ class Placement:
     group_ids: Mapping[str, int]
 
 
-def of_plan(plan: Plan) -> Placement:
+def placement_of_plan(plan: Plan) -> Placement:
     """Convert a plan to a placement."""
     return Placement(
         plan.member_ids,
@@ -165,7 +165,7 @@ def directory_of(
     flat = np.concatenate([*seen, everyone])
     values, first = np.unique(flat, return_index=True)
     order = values[np.argsort(first, kind="stable")]
-    rank = np.full(order.size + 1, NOBODY, dtype=np.int64)  # the last entry is for NOBODY
+    rank = np.full(order.size + 1, NOBODY, dtype=np.int64)  # rank[NOBODY] is the last entry
     rank[order] = np.arange(order.size)
     ranked = {key: rank[owner] for key, owner in columns.items()}
     names = [placement.member_ids[m] for m in order.tolist()]

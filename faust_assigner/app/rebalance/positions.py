@@ -1,4 +1,4 @@
-"""This member's positions: for each table partition, the offset up to which the log is read.
+"""This member's positions: for each table partition, the next changelog offset to read.
 
 When the member joins, a separate thread first reads the offsets of closed files, so that file
 access does not block the consumer's thread. The offset of an open store is read from its database.
@@ -17,7 +17,12 @@ import rocksdict
 from faust.types.tuples import TP
 from mode import get_logger
 
-from faust_assigner.app.tables.disk import is_writable, known, store_of, stored_offsets
+from faust_assigner.app.tables.disk import (
+    is_writable,
+    offset_or_minus_one,
+    store_of,
+    stored_offsets,
+)
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
@@ -40,11 +45,12 @@ def positions_of(
 ) -> Found:
     """Return changelog -> partition -> the next offset to read, for tables in RocksDB.
 
-    Partitions with offset 0 are omitted, and tables in memory: they are replayed at every move, so
-    the leader need not wait for them. ``held`` contains all partitions that this member owns, has a
-    standby of or has files of. The position of an ``owned`` partition is at least the known end of
-    its log, even while the partition is being restored. If this member has requested a round
-    because a standby caught up, the standby's position is at least the position at that time.
+    Partitions with offset 0 are omitted. Tables in memory are omitted too: they are replayed at
+    every move, so the leader need not wait for their copies. ``held`` contains all partitions that
+    this member owns, has a standby of or has files of. The position of an ``owned`` partition is at
+    least the known end of its log, even while the partition is being restored. If this member has
+    requested a round because a standby caught up, the standby's position is at least the position
+    at that time.
     """
     recovery = app.tables.recovery
     found: Found = {}
@@ -73,7 +79,9 @@ def positions_of(
             if tp.topic == topic and not is_doubtful(recovery, tp):
                 here[tp.partition] = max(here.get(tp.partition, -1), position - 1)
         for p in (owned or {}).get(topic, ()):
-            here[p] = max(here.get(p, -1), known(recovery.active_highwaters.get(TP(topic, p))))
+            here[p] = max(
+                here.get(p, -1), offset_or_minus_one(recovery.active_highwaters.get(TP(topic, p)))
+            )
         if here := {
             p: offset + 1 for p, offset in here.items() if offset >= 0 and p in held[topic]
         }:

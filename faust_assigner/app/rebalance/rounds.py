@@ -47,7 +47,7 @@ class Rounds:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Wrap the block in which Faust reports an eager round's answer; end the round after it."""
+        """Wrap Faust's report of an eager round's answer; end the round after the report."""
         self.is_unanswered, self._is_restored = True, False
         yield
         self.is_unanswered = False
@@ -80,10 +80,10 @@ class Rounds:
             return False
         self.answered()
         self.app.on_rebalance_end()
-        self.subscribe_what_came_meanwhile()
+        self.subscribe_new_topics()
         return True
 
-    def subscribe_what_came_meanwhile(self) -> None:
+    def subscribe_new_topics(self) -> None:
         """Wake Faust's conductor, which ignores topics that are added during a rebalance."""
         topics = self.app.topics
         changed = getattr(topics, "_subscription_changed", None)

@@ -16,8 +16,7 @@ import numpy as np
 
 from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.app.rebalance.placement import ByTopic, Placement
-from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints, Onward
-from faust_assigner.planner import Plan
+from faust_assigner.model import NOBODY, Bools, Claims, Ints
 from faust_assigner.wire.runs import Runs
 
 #: A member's claims may delay this number of consecutive rounds if they are older than the last
@@ -41,20 +40,31 @@ class Step:
     held_up_by: frozenset[str] = frozenset()
 
 
-def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
+def step(
+    placement: Placement, said: Sequence[MemberClaims], *, is_cooperative: bool = False
+) -> Step:
     """Reduce ``placement`` to the part that can be assigned now. Cost: O(claims).
 
     A claim counts even if its generation is old: a member that missed the last answer still
     processes its partitions. A claim is ignored if the partition was promised to its new owner in
     the claim's generation or earlier, because the claimant revoked the partition then. Otherwise a
     false claim would block the partition for ever. A member may also report an old generation in
-    each round; see :func:`disbelieved`.
+    each round; see :func:`refuse_overdue_claims`.
+
+    A member without our data cannot report promised partitions. In an eager round (without
+    ``is_cooperative``) it is a stock member, and the second round is eager, too. In a cooperative
+    round its metadata is unreadable. It gets no partition that another member processes, and after
+    one try no second round follows for it: the rounds would never end.
     """
     blocked, held_up_by = _blocked(placement, said)
     if not blocked:
         return Step(placement)
-    if not all(one.data.is_ours for one in said):
+    mute = {one.member_id for one in said if not one.data.is_ours}
+    if mute and not is_cooperative:
         return Step(_kept(placement, said, blocked), follows=True, held_up_by=held_up_by)
+    if unpromised := {key: mask for key, mask in blocked.items() if key[1] in mute}:
+        placement = _kept(placement, said, unpromised)
+        blocked = {key: mask for key, mask in blocked.items() if key not in unpromised}
     claims = {one.member_id: one.data for one in said}
     actives: dict[str, ByTopic] = {}
     standbys: dict[str, ByTopic] = {m: dict(topics) for m, topics in placement.standbys.items()}
@@ -77,7 +87,7 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
     return Step(
         replace(placement, actives=actives, standbys=standbys),
         promised,
-        follows=True,
+        follows=bool(promised) or not any(one.data.holds and one.data.among for one in said),
         held_up_by=held_up_by,
     )
 
@@ -87,7 +97,7 @@ def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
     return {m: before.get(m, 0) + 1 for m in by}
 
 
-def disbelieved(
+def refuse_overdue_claims(
     said: Sequence[MemberClaims], rounds: Mapping[str, int]
 ) -> tuple[MemberClaims, ...]:
     """Refuse the claims of members that have delayed ``MOST_HELD_UP`` consecutive rounds.
@@ -113,12 +123,11 @@ def disbelieved(
 def _kept(
     placement: Placement, said: Sequence[MemberClaims], blocked: Mapping[tuple[int, str], Bools]
 ) -> Placement:
-    """Leave blocked partitions with their current owners, in a group that has stock members.
+    """Leave blocked partitions with their current owners, in a group with members without our data.
 
-    Stock members cannot report promised partitions. With stock members rounds are eager: all
-    members revoke all partitions before the second round, and the leader makes a new plan for it. A
-    revoked partition
-    that no member claims would go to a member with a standby.
+    With stock members rounds are eager: all members revoke all partitions before the second round,
+    and the leader makes a new plan for it. A revoked partition that no member claims would go to a
+    member with a standby.
     """
     actives = {
         m: {
@@ -128,24 +137,44 @@ def _kept(
         for m, topics in placement.actives.items()
     }
     standbys = {m: dict(topics) for m, topics in placement.standbys.items()}
-    for one in said:
-        if not one.data.holds or one.member_id not in actives:
+    for (m, topic), own in _tasks_of_holders(placement, said, blocked).items():
+        actives[m][topic] = sorted({*actives[m].get(topic, ()), *own})
+        if spare := standbys[m].get(topic):
+            standbys[m][topic] = [p for p in spare if p not in own]
+    return replace(placement, actives=actives, standbys=standbys)
+
+
+def _tasks_of_holders(
+    placement: Placement, said: Sequence[MemberClaims], blocked: Mapping[tuple[int, str], Bools]
+) -> dict[tuple[str, str], set[int]]:
+    """Return (member, topic) -> its blocked partitions, also of topics that no member claims yet.
+
+    Of several claims on a partition, the claim of the newest generation counts.
+    """
+    found: dict[tuple[str, str], set[int]] = {}
+    keepers: dict[tuple[int, int], MemberClaims] = {}
+    claimed: set[tuple[str, int]] = set()
+    for one in sorted(said, key=lambda one: -one.data.generation):
+        if not one.data.holds or one.member_id not in placement.actives:
             continue
         for topic in one.data.actives.keys() & placement.owners.keys():
-            owner = placement.owners[topic]
-            own = [
+            owner, group_id = placement.owners[topic], placement.group_ids[topic]
+            own = {
                 p
-                for p in _numbers(one.data.actives[topic], owner.size).tolist()
+                for p in claimed_numbers(one.data.actives[topic], owner.size).tolist()
                 if owner[p] != NOBODY
-                and _is_in(blocked, placement.group_ids[topic], placement.member_ids[owner[p]], p)
-            ]
+                and _is_in(blocked, group_id, placement.member_ids[owner[p]], p)
+                and (topic, p) not in claimed
+            }
+            claimed |= {(topic, p) for p in own}
             if own:
-                actives[one.member_id][topic] = sorted(
-                    {*actives[one.member_id].get(topic, ()), *own}
-                )
-                if spare := standbys[one.member_id].get(topic):
-                    standbys[one.member_id][topic] = [p for p in spare if p not in set(own)]
-    return replace(placement, actives=actives, standbys=standbys)
+                found[one.member_id, topic] = own
+                keepers |= {(group_id, p): one for p in own}
+    for (group_id, p), one in keepers.items():
+        for topic in one.topics:
+            if placement.group_ids.get(topic) == group_id and (topic, p) not in claimed:
+                found.setdefault((one.member_id, topic), set()).add(p)
+    return found
 
 
 def _is_in(
@@ -176,7 +205,7 @@ def _blocked(
     for one in holders:
         for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
             owner = placement.owners[topic]
-            claimed = _numbers(one.data.actives[topic], owner.size)
+            claimed = claimed_numbers(one.data.actives[topic], owner.size)
             elsewhere = (owner[claimed] != index.get(one.member_id, NOBODY)) & (
                 owner[claimed] != NOBODY
             )
@@ -214,9 +243,9 @@ def _processed(
 ) -> dict[str, Ints]:
     """Return topic -> int64[partitions]: the generation of the new owner's own claim, if any.
 
-    Only claims of members that process their partitions during the round count. Up to this
-    generation, a claim by any other member is false. A newer claim of a different member shows that
-    the new owner missed a round.
+    Only claims of members that process their partitions during the round count. A claim by any other
+    member is false unless its generation is newer. A newer claim shows that the new owner missed a
+    round.
     """
     nobody = np.iinfo(np.int64).min
     theirs = {topic: np.full(owner.size, nobody) for topic, owner in placement.owners.items()}
@@ -232,68 +261,10 @@ def _own(
     """Yield (topic, the partitions in ``claims`` that ``placement`` gives to the member)."""
     for topic in claims.keys() & placement.owners.keys():
         owner = placement.owners[topic]
-        numbers = _numbers(claims[topic], owner.size)
+        numbers = claimed_numbers(claims[topic], owner.size)
         yield topic, numbers[owner[numbers] == index.get(one.member_id, NOBODY)]
 
 
-def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
-    """Return ``found``, or the previous round's target if this round only completes that round.
-
-    A round completes the previous round if it has the same members and all of them received the
-    answer. A new plan would return tasks to their old owners, which are now standbys, and the group
-    would rebalance for ever.
-    """
-    dates = {(one.data.generation, one.data.among) for one in said}
-    if len(dates) != 1 or min(dates)[1] != len(said):
-        return found
-    claims = {one.member_id: one.data for one in said}
-    owner, standby = found.flat_owner.copy(), np.full_like(found.flat_standby, NOBODY)
-    warmup = np.full_like(owner, NOBODY)
-    for g, group in enumerate(found.groups):
-        for m, member_id in enumerate(found.member_ids):
-            data = claims[member_id]
-            mine = [_all(claim, group, every=True) for claim in (data.actives, data.promised)]
-            own = found.layout.of(g, owner)
-            own[np.concatenate(mine)] = m
-        seats = standby[found.layout.start[g] : found.layout.start[g + 1]]
-        _seat(
-            seats,
-            found.layout.of(g, warmup),
-            found.layout.of(g, owner),
-            [claims[m].standbys for m in found.member_ids],
-            group,
-        )
-    onward = found.onward and Onward(owner, warmup, warmup, found.onward.disbelieved)
-    return replace(found, flat_owner=owner, flat_standby=standby, onward=onward)
-
-
-def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
-    """Return the claimed task numbers of ``group``, read from the claim on one topic.
-
-    ``every`` selects all topics of the group; without it only the changelogs are selected. The first
-    selected topic is read. The result is empty unless all selected topics have claims.
-    """
-    named = group.topics if every else group.changelogs
-    if not named or not all(topic in claims for topic in named):
-        return np.empty(0, dtype=np.int64)
-    return _numbers(claims[named[0]], group.partitions)
-
-
-def _seat(seats: Ints, spare: Ints, owner: Ints, claims: Sequence[Claims], group: Group) -> None:
-    """Fill ``seats``, int64[n, R], with the members that claim a standby, without the task's owner.
-
-    If a task has no free seat left, the member goes into ``spare``: its copy is the task's warm-up.
-    """
-    taken = np.zeros(owner.size, dtype=np.int64)
-    for m, claim in enumerate(claims):
-        numbers = _all(claim, group, every=False)
-        numbers = numbers[owner[numbers] != m]
-        free = taken[numbers] < seats.shape[1]
-        spare[numbers[~free]] = m
-        numbers = numbers[free]
-        seats[numbers, taken[numbers]] = m
-        taken[numbers] += 1
-
-
-def _numbers(claim: object, count: int) -> Ints:
+def claimed_numbers(claim: object, count: int) -> Ints:
+    """Return the claimed partition numbers below ``count``, as int64[n]."""
     return np.asarray(Runs.of(claim).below(count).numbers(), dtype=np.int64)  # type: ignore[arg-type]

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
 
 #: A member without state reads this number of records almost at once. In a cooperative group a task
-#: with a longer log waits for its state, because a follow-up round comes soon and stops no member.
+#: with a longer changelog waits for a warm-up, because a follow-up round comes soon and stops no
+#: member.
 SHORT = 100
 
 
-def takes_part(app: AppT) -> bool:
+def uses_warmups(app: AppT) -> bool:
     """Return whether this worker uses warm-ups and requests the follow-up rounds that end them."""
     return (
         bool(read_or_default(app, table.WARMUPS)) and read_or_default(app, table.FOLLOW_UP_S) != 0
@@ -25,7 +26,7 @@ def takes_part(app: AppT) -> bool:
 
 def policy_of(app: AppT, is_cooperative: bool) -> WarmupPolicy | None:
     """Return the policy; None if warm-ups are off or this worker requests no follow-up rounds."""
-    if not takes_part(app):
+    if not uses_warmups(app):
         return None
     lag = read_or_default(app, table.ACCEPTABLE_RECOVERY_LAG)
     from_nothing = read_or_default(app, table.ACCEPTABLE_FROM_NOTHING)

@@ -11,13 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faust.tables.recovery import RecoveryStats
+from mode import get_logger
 
 from faust_assigner.app.recovery.callbacks import RecoverCallbacks, call_callbacks, is_overridden
+from faust_assigner.app.recovery.changelog_extents import Leaderless
 from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables import windowed_tables as windows
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.disk import offset_or_minus_one
 
 if TYPE_CHECKING:
     from faust.types.tables import CollectionT
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
     from faust_assigner.app.recovery.restoring import BatchedRestore
 
-#: A batched restore may take this share of max.poll.interval, since the consumer may be silent
-#: meanwhile. Then Faust's loop continues the restore.
+logger = get_logger(__name__)
+
+#: A batched restore may take this share of ``broker_max_poll_interval``, because the consumer may take no
+#: records meanwhile. After this time Faust's loop continues the restore.
 SILENT_SHARE = 0.5
 #: Tasks that lack at most this many records are restored together, because starting a batch takes
 #: longer than reading so few records.
@@ -53,20 +57,24 @@ class ActiveRestore:
     async def restore(self, pending: set[TP]) -> None:
         """Restore the tables of ``pending`` to the ends of their changelogs, task by task.
 
-        The sources of each restored task are resumed at once.
+        The sources of each restored task are resumed at once. The partitions whose changelogs have no
+        leader are restored last.
         """
         recovery = self._recovery
-        highwaters = await self._find_ends(pending)
+        highwaters = await self._find_reachable_ends(pending)
         alone = self._read_by_all()
         self.begin_callbacks(pending)
         held = self._called_back()
         await self._let_flow(pending | held, alone)
-        left = {tp: highwaters[tp] - known(recovery.active_offsets[tp]) for tp in pending}
+        left = {
+            tp: end - offset_or_minus_one(recovery.active_offsets[tp])
+            for tp, end in highwaters.items()
+        }
         self._report_begin(left, highwaters)
         limit = recovery.app.conf.broker_max_poll_interval
         stop, before = Stop(limit * SILENT_SHARE if limit else None), recovery.restored
         recovery.restored = {}
-        async for chunk in self._brought_up(list(chunks(left, alone)), left, highwaters, stop):
+        async for chunk in self._restored_chunks(list(chunks(left, alone)), left, highwaters, stop):
             await self._finish_chunk(chunk, {tp: highwaters[tp] for tp in chunk})
             pending = pending - chunk
             self.begin_callbacks(pending)
@@ -77,14 +85,29 @@ class ActiveRestore:
         if held:
             await self._let_flow(pending, alone)
         recovery.restored = {**before, **recovery.restored}
+        if pending:
+            await self.restore(pending)
+
+    async def _find_reachable_ends(self, pending: set[TP]) -> dict[TP, int]:
+        """Return the last offsets of ``pending``, without the changelogs that have no leader."""
+        while True:
+            try:
+                return await self._find_ends(pending)
+            except Leaderless as error:
+                pending = pending - error.tps
+                logger.error(
+                    "Changelogs without a leader: %s; the partitions with these numbers are processed "
+                    "when their tables can be restored, the other partitions are processed now",
+                    error,
+                )
 
     async def _find_ends(self, pending: set[TP]) -> dict[TP, int]:
-        """Return each changelog's last offset; offsets before the first record count as read."""
+        """Return each changelog's last offset; mark the offsets before the first record as read."""
         recovery, offsets = self._recovery, self._recovery.active_offsets
         ends, firsts = await self._extents.ends(pending), await self._extents.firsts(pending)
         await recovery.consistency.refuse_ahead(recovery, offsets, ends, firsts)
         for tp in pending:
-            offsets[tp] = max(known(offsets[tp]), firsts[tp] - 1)
+            offsets[tp] = max(offset_or_minus_one(offsets[tp]), firsts[tp] - 1)
         return {tp: ends[tp] - 1 for tp in pending}
 
     def _read_by_all(self) -> frozenset[str]:
@@ -98,7 +121,7 @@ class ActiveRestore:
     def _report_begin(self, left: Mapping[TP, int], highwaters: Mapping[TP, int]) -> None:
         """Report to the tracing span and the progress how many records each partition lacks."""
         recovery = self._recovery
-        offsets = {tp: known(recovery.active_offsets[tp]) for tp in sorted(left)}
+        offsets = {tp: offset_or_minus_one(recovery.active_offsets[tp]) for tp in sorted(left)}
         recovery.spans.tag_actives(
             {
                 tp: RecoveryStats(highwaters[tp], offset, left[tp])
@@ -110,10 +133,10 @@ class ActiveRestore:
             {tp: (offset + 1, highwaters[tp] + 1) for tp, offset in offsets.items()}
         )
 
-    async def _brought_up(
+    async def _restored_chunks(
         self, waiting: list[frozenset[TP]], left: Mapping[TP, int], highwaters: Any, stop: Stop
     ) -> AsyncGenerator[frozenset[TP], None]:
-        """Yield each chunk (see ``chunks``) once the batched restore of its partitions ends."""
+        """Yield each chunk (see :func:`chunks`) once the batched restore of its partitions ends."""
         offsets = self._recovery.active_offsets
         lacking = {tp for tp, records in left.items() if records > 0}
         order = [tp for chunk in waiting for tp in sorted(chunk & lacking)]
@@ -145,21 +168,24 @@ class ActiveRestore:
         windows.restored(recovery.tables.closings, chunk)
 
     async def _replay(self, chunk: frozenset[TP]) -> None:
-        """Let Faust's loop replay all other tables, such as tables in memory and tables with callbacks."""
+        """Let Faust's loop replay the rest, such as tables in memory and tables with callbacks."""
         recovery = self._recovery
         consumer, offsets = recovery.app.consumer, recovery.active_offsets
-        await consumer.seek_wait({tp: known(offsets[tp]) + 1 for tp in chunk})
+        await consumer.seek_wait({tp: offset_or_minus_one(offsets[tp]) + 1 for tp in chunk})
         recovery._set_recovery_started()
         recovery.app.in_recovery = False  # otherwise source partitions would not be processed
         self.replayed = chunk
         consumer.resume_partitions(chunk)
         recovery.progress.begin(
-            {tp: (known(offsets[tp]) + 1, recovery.active_highwaters[tp] + 1) for tp in chunk}
+            {
+                tp: (offset_or_minus_one(offsets[tp]) + 1, recovery.active_highwaters[tp] + 1)
+                for tp in chunk
+            }
         )
         while recovery.need_recovery():
             await asyncio.sleep(LOOK_S)
             for tp in chunk:
-                recovery.progress.move(tp, known(offsets[tp]) + 1)
+                recovery.progress.move(tp, offset_or_minus_one(offsets[tp]) + 1)
         for tp in chunk:
             recovery.progress.finish(tp)
         recovery.flush_buffers()
@@ -179,7 +205,7 @@ class ActiveRestore:
     # -- the tables and their callbacks
 
     async def _tell_tables(self, chunk: Collection[TP]) -> None:
-        """Report restored partitions and standbys to the tables; sets are then built from rows."""
+        """Report restored partitions and standbys to the tables, which then build their sets from rows."""
         for table in self._recovery.tables.values():
             if any(tp.topic in table.changelog_topic.topics for tp in chunk):
                 await table.data.on_recovery_completed(*self._parts_of(table))
@@ -206,7 +232,7 @@ class ActiveRestore:
         self.callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
 
     def _called_back(self) -> set[TP]:
-        """Restored partitions whose tables' callbacks run; their sources are not processed yet."""
+        """Return the restored partitions whose tables' callbacks run; their sources must wait."""
         of, running = self._recovery.tables._changelogs, self.callbacks.running
         return {tp for tp in self.complete if of[tp.topic] in running}
 

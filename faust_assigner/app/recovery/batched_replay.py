@@ -24,8 +24,8 @@ from faust_assigner.app.host.clients import replace_fetcher
 from faust_assigner.app.recovery.decoding import Decoding
 from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.recovery.unreadable import Reason, Unreadable
-from faust_assigner.snapshots.asking import Connection, UnreachableError
 from faust_assigner.snapshots.changelog import POLL_MS, STALL_S, Extent, consumer_of
+from faust_assigner.snapshots.kafka_requests import Connection, UnreachableError
 from faust_assigner.snapshots.sst import OFFSET_KEY
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Work(Protocol):
         """Return the next partition to read and its range of offsets; None while none is ready."""
 
     def write(self, tp: TopicPartition, records: Sequence[Parsed], position: int) -> None:
-        """Take ``records``, in order of their offsets; ``position`` is the next offset."""
+        """Write ``records`` (in the order of their offsets); ``position`` is the next offset."""
 
     def finish(self, tp: TopicPartition) -> None:
         """Note that the end of ``tp`` is reached."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.disk import is_writable, known, store_of
+from faust_assigner.app.tables.disk import is_writable, offset_or_minus_one, store_of
 
 if TYPE_CHECKING:
     from faust.types.tuples import TP
@@ -50,12 +50,12 @@ class RoundBooks:
         """Write the books of a round; return the actives to restore and the standbys to follow."""
         recovery = self._recovery
         pending, fresh = self._to_take_on(actives, standbys)
-        # Drop the records that were fetched before. They are older than the replay's records, or
-        # they lie beyond its start and would mark the records in between as applied.
+        # Drop the records that were fetched before. Such records are older than the replay's
+        # records, or they are after its start and would mark the records in between as applied.
         await recovery.app.consumer.pause_and_drop(pending | fresh)
         recovery.flush_buffers()
         for tp in recovery.databases.doubtful:
-            # When a table failed, records that count as read were dropped: read them again.
+            # Records that count as read were dropped when a table failed: read them again.
             recovery.standby_offsets.pop(tp, None)
         copies = dict(recovery.standby_offsets)
         owned = frozenset(recovery.active_tps) or self._before[0]
@@ -73,7 +73,7 @@ class RoundBooks:
     async def open_copies(self, fresh: Collection[TP]) -> None:
         """Open the databases of the standbys to follow, and note their offsets."""
         recovery = self._recovery
-        await recovery.databases.open_beside_streams(fresh, recovery.threads.run, breath=3.0)
+        await recovery.databases.open_beside_streams(fresh, recovery.threads.run, pause_factor=3.0)
         for tp in sorted(fresh):
             recovery.add_standby(recovery.tables._changelogs[tp.topic], tp)
         await self._open(fresh)
@@ -90,7 +90,7 @@ class RoundBooks:
         restores.complete &= actives
         restores.complete -= copies.followed - standbys
         copies.followed &= standbys
-        overlay.keep(self._recovery.app, actives, restores.complete)
+        overlay.retain_partitions(self._recovery.app, actives, restores.complete)
         restores.replayed = frozenset()
         return set(actives - restores.complete), set(standbys - copies.followed)
 
@@ -117,7 +117,7 @@ class RoundBooks:
         offsets, of = self._recovery.active_offsets, self._recovery.tables._changelogs
         for tp in pending & copies.keys():
             if not is_writable(store_of(of[tp.topic])):
-                offsets[tp] = max(known(copies[tp]), known(offsets[tp]))
+                offsets[tp] = max(offset_or_minus_one(copies[tp]), offset_or_minus_one(offsets[tp]))
 
     async def _open(self, tps: Collection[TP]) -> None:
         """Open the databases of ``tps``; read the offsets of reopened databases again."""

@@ -48,7 +48,8 @@ def bring_up(
     """
     partitions = _with_committed_ends(settings, partitions, stop)
     job = _Job(settings, partitions, stop, told)
-    # Catch CancelledError too: no thread is cancelled, so the error comes from a client library.
+    # Catch CancelledError too: nothing cancels this thread, so the error comes from a client
+    # library.
     with ThreadPoolExecutor(PARALLEL_RESTORES, "faust-assigner-restore") as pool:
         try:
             job.begin_snapshots(pool)
@@ -129,7 +130,7 @@ class _Job:
         return not self._waiting
 
     def begin(self) -> tuple[TopicPartition, Extent] | None:
-        """Return the first partition that awaits no snapshot and lacks records, or None."""
+        """Return the first partition that lacks records and waits for no snapshot, or None."""
         for cold in tuple(self._waiting):
             snapshot = self._snapshots.get(cold.tp)
             if snapshot is not None and not snapshot.done():
@@ -142,7 +143,7 @@ class _Job:
             if self._settings.batched and first <= cold.highwater:
                 # Replay even a single record in this job: Faust's loop would take a second or two.
                 return cold.tp, Extent(first, cold.highwater + 1)
-            self._tell(cold.tp)
+            self._finish_partition(cold.tp)
         return None
 
     def write(self, tp: TopicPartition, records: Sequence[Parsed], position: int) -> None:
@@ -163,9 +164,9 @@ class _Job:
 
     def finish(self, tp: TopicPartition) -> None:
         """Report ``tp`` as restored to its end."""
-        self._tell(tp)
+        self._finish_partition(tp)
 
-    def _tell(self, tp: TopicPartition) -> None:
+    def _finish_partition(self, tp: TopicPartition) -> None:
         self._colds.pop(tp)
         self._settings.progress.finish(tp)
         self._told(self._done[tp])
@@ -178,7 +179,7 @@ class _Job:
             if restored is not None and restored.end_offset > self._done[tp].end_offset:
                 self._done[tp] = restored
         for tp in tuple(self._colds):
-            self._tell(tp)
+            self._finish_partition(tp)
         return self._done
 
 
@@ -187,7 +188,7 @@ def _with_committed_ends(
     partitions: Sequence[Cold],
     stop: Stop,
 ) -> Sequence[Cold]:
-    """Return the partitions; under transactions with the committed end offsets of the broker.
+    """Return ``partitions``; under ``exactly_once``, with the broker's committed end offsets.
 
     Faust has these ends only after a fetch, which is often too late.
     """

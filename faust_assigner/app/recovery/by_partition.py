@@ -1,9 +1,9 @@
 """Recovery by partition: a source partition is processed as soon as its own tables are restored.
 
-Faust's recovery resets everything at each rebalance and holds every stream until the last table is
-restored. This module leaves Faust's recovery without partitions to restore, so Faust lets streams
-run at once. A task of this class restores partitions: all partitions after a start or an eager
-round, the new partitions after a cooperative round.
+Faust's recovery starts all restores again at each rebalance, and stops all streams until the last table is
+restored. This module leaves Faust's recovery without partitions to restore, so Faust lets streams run at
+once. A task of this class restores partitions: all partitions after a start or an eager round, the new
+partitions after a cooperative round.
 
 Its parts: Faust's bookkeeping of a round (``books.py``), the restores of actives (``actives.py``),
 the standbys (``following.py`` and ``exchange.py``), and the threads that both use
@@ -53,7 +53,7 @@ class PartitionRecovery(RecoveryLoop):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         self.is_flowing = False
-        #: How each partition got its state since the last eager round.
+        #: Partition -> the result of its restore since the last eager round.
         self.restored: dict[TP, Restored] = {}
         self.progress = Progress()
         #: Measures each restored partition for the ledger; None without a ledger.
@@ -68,7 +68,7 @@ class PartitionRecovery(RecoveryLoop):
         )
         exchange = StandbyExchange(self, self.threads, self._note_restored)
         self.books = RoundBooks(self)
-        self.actives = ActiveRestore(self, extents, batches)
+        self.actives = ActiveRestore(self, ChangelogExtents(self, apart=True), batches)
         self.standbys = StandbyFollower(self, extents, batches, exchange)
 
     def _note_restored(self, tp: TP, restored: Restored) -> None:
@@ -113,7 +113,7 @@ class PartitionRecovery(RecoveryLoop):
         newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
-        """Take the partitions of an eager round."""
+        """Store the partitions of an eager round, which ``on_recovery_completed`` then restores."""
         self.stop_assigning()
         self.books.keep_last()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
@@ -122,7 +122,7 @@ class PartitionRecovery(RecoveryLoop):
         self._roles = frozenset(self.active_tps), frozenset(self.standby_tps)
         self.books.clear()
 
-    def begin_again(self) -> None:
+    def restart_recovery(self) -> None:
         """Restore all partitions once more.
 
         ``_roles`` belong to the last round. Faust's sets of partitions and offsets may still belong to the
@@ -130,7 +130,7 @@ class PartitionRecovery(RecoveryLoop):
         """
         self.stop_assigning()
         self.books.clear()
-        super().begin_again()
+        super().restart_recovery()
 
     def tables_failed(self, table: str, error: BaseException) -> None:
         """Stop the streams and restore all tables once more."""
@@ -143,10 +143,10 @@ class PartitionRecovery(RecoveryLoop):
         self._flows(generation_id)
         if self.is_flowing:
             self.actives.complete = set(self._roles[0])  # Faust does not restore these tables
-        self.app.consumer.rounds.subscribe_what_came_meanwhile()
+        self.app.consumer.rounds.subscribe_new_topics()
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Let streams run, with every partition still paused, and begin to restore."""
+        """Start the streams, with all partitions still paused, and begin to restore."""
         app = self.app
         self._set_recovery_ended()
         if app.consumer_generation_id != generation_id or app.consumer.between_generations:
@@ -184,7 +184,7 @@ class PartitionRecovery(RecoveryLoop):
         self, actives: Collection[TP], standbys: Collection[TP], revoked: Collection[TP]
     ) -> None:
         """Restore and follow the assigned partitions; a restore in progress begins again."""
-        # Keep the order of the rounds: a round may still wait for this lock when the next begins.
+        # Keep the order of the rounds: a round may still hold this lock when the next round begins.
         async with self._in_turn:
             await self.interrupt()
             await self._release({*actives, *standbys}, revoked)
@@ -221,6 +221,7 @@ class PartitionRecovery(RecoveryLoop):
                 task.cancel()
             await asyncio.wait(under_way)
         await self.stop_and_wait()
+        self.standbys.forget_interrupted()
         self.progress.give_up()
 
     def _under_way(self) -> set[asyncio.Task[None]]:
@@ -261,7 +262,7 @@ class PartitionRecovery(RecoveryLoop):
                 )
 
     async def _take(self, event: EventT[object]) -> None:
-        """Apply events of followed and replayed partitions; other events are outdated."""
+        """Apply events of followed and replayed partitions; drop all other events, which are outdated."""
         tp = event.message.tp
         if tp in self.standbys.followed or tp in self.actives.replayed:
             await super()._take(event)

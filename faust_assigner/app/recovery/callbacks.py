@@ -47,7 +47,7 @@ class RecoverCallbacks:
 
     def __init__(self, call: Callable[[CollectionT], Awaitable[None]] = call_callbacks) -> None:
         self._call_back = call
-        #: Tables of which partitions were restored since their callbacks last began, in this order.
+        #: The tables with partitions restored since the last call of their callbacks, in this order.
         self._due: dict[CollectionT, None] = {}
         self._running: dict[CollectionT, asyncio.Task[None]] = {}
         #: All tasks, including tasks that wait for an earlier task of the same table.
@@ -59,7 +59,7 @@ class RecoverCallbacks:
         return frozenset(self._running)
 
     def owe(self, tables: Iterable[CollectionT]) -> None:
-        """Note that partitions of ``tables`` have been restored, or are about to be."""
+        """Note that partitions of ``tables`` have been restored, or are about to be restored."""
         self._due.update(dict.fromkeys(tables))
 
     def begin(self, is_restored: Callable[[CollectionT], bool]) -> None:
@@ -73,7 +73,7 @@ class RecoverCallbacks:
             task.add_done_callback(partial(self._ended, table))
 
     async def _call(self, table: CollectionT, before: asyncio.Task[None] | None) -> None:
-        """Call the table's callbacks after its earlier task; they never run twice at a time."""
+        """Call the table's callbacks after its earlier task, so that no two calls overlap."""
         if before is not None:
             await asyncio.wait({before})
         try:
@@ -89,7 +89,7 @@ class RecoverCallbacks:
             del self._running[table]
 
     async def over(self) -> None:
-        """Wait for the running callbacks; they keep running if the wait is cancelled."""
+        """Wait for the running callbacks; a cancelled wait does not cancel the callbacks."""
         began = monotonic()
         while self._running:
             _, late = await asyncio.wait(set(self._running.values()), timeout=SAY_EVERY_S)

@@ -1,4 +1,4 @@
-"""Refuses table files ahead of their changelog: each later change would count as already applied.
+"""Refuses table files that are ahead of their changelog: later changes would count as already applied.
 
 A file is ahead of its changelog if the topic was deleted and created again, or if the elected
 leader lacks records. It is also ahead if the worker now uses a different cluster.
@@ -9,7 +9,7 @@ run, every few seconds. It also compares them at once if a new change gets an of
 above the file's offset.
 
 An open transaction alone does not make a file ahead: a consumer of committed records may see an end
-before a committed change. Therefore the high watermark decides. The watermark is requested several
+offset before a committed change. Therefore the high watermark decides. The watermark is requested several
 times, because a newly elected leader, or ``acks=1``, may give an older high watermark for a moment.
 """
 
@@ -28,7 +28,7 @@ from mode import get_logger
 from faust_assigner.app.recovery.restore_settings import connection_of
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.disk import known, store_of
+from faust_assigner.app.tables.disk import offset_or_minus_one, store_of
 from faust_assigner.snapshots.changelog import extents_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ logger = get_logger(__name__)
 
 #: Seconds between two comparisons while streams run.
 COMPARE_S = 10.0
-#: Answers in a row whose end must not be above the file's offset, and seconds between two answers.
+#: The number of answers in a row that must confirm that a file is ahead, and seconds between two answers.
 ANSWERS = 3
 PAUSE_S = 1.0
 
@@ -97,18 +97,18 @@ class Consistency:
         offsets: Mapping[TP, int | None],
         ends: Mapping[TP, int],
     ) -> frozenset[TP]:
-        """Return the partitions of ``ends`` whose tables are ahead; each of them is logged.
+        """Return the partitions of ``ends`` whose tables are ahead; log each of these partitions.
 
         ``tables`` maps partitions to tables, ``offsets`` to the last changes applied, and ``ends``
-        to the ends visible to this worker's consumer. Raises ConsistencyError for the first if
-        ``recovery_consistency_check`` is on.
+        to the ends visible to this worker's consumer. Raises ConsistencyError for the first such
+        partition if ``recovery_consistency_check`` is on.
         """
         found = [
-            Ahead(str(tables[tp].name), tp, known(offsets[tp]), end)
+            Ahead(str(tables[tp].name), tp, offset_or_minus_one(offsets[tp]), end)
             for tp, end in sorted((await self._ends_before(offsets, ends)).items())
         ]
         for one in found:
-            self._tell(one)
+            self._log_ahead(one)
         if found and self._app.conf.recovery_consistency_check:
             raise ConsistencyError(str(found[0]))
         return frozenset(one.tp for one in found)
@@ -162,9 +162,11 @@ class Consistency:
     async def _ends_before(
         self, offsets: Mapping[TP, int | None], ends: Mapping[TP, int]
     ) -> dict[TP, int]:
-        """Map each partition that is ahead to its changelog's end, now or as noted by ``doubt``."""
+        """Return partition that is ahead -> its changelog's end, requested now or noted by ``doubt``."""
         seen = {tp: self.doubted[tp] + 1 for tp in ends.keys() & self.doubted.keys()}
-        seem = [tp for tp in ends if tp not in seen and known(offsets.get(tp)) >= ends[tp]]
+        seem = [
+            tp for tp in ends if tp not in seen and offset_or_minus_one(offsets.get(tp)) >= ends[tp]
+        ]
         told: Mapping[TP, int] = {}
         for number in range(ANSWERS):
             if not seem:
@@ -172,10 +174,10 @@ class Consistency:
             if number:
                 await asyncio.sleep(self._pause_s)
             told = await self._ask(seem)
-            seem = [tp for tp in seem if known(offsets.get(tp)) >= told[tp]]
+            seem = [tp for tp in seem if offset_or_minus_one(offsets.get(tp)) >= told[tp]]
         return seen | {tp: told[tp] for tp in seem}
 
-    def _tell(self, one: Ahead) -> None:
+    def _log_ahead(self, one: Ahead) -> None:
         if self._app.conf.recovery_consistency_check:
             logger.error(
                 "%s. This worker ends. Stop it, and remove the files of the partition to restore it from "

@@ -87,12 +87,12 @@ class TableDatabases:
         tps: Iterable[TP],
         in_thread: Callable[..., Awaitable[object]],
         *,
-        breath: float = 0.0,
+        pause_factor: float = 0.0,
     ) -> None:
         """Open databases in a thread; ``open_all`` later retries each database that fails to open.
 
-        rocksdict blocks all other threads while it opens a database, for 10 ms. After each database
-        this method sleeps ``breath`` times as long, so that streams run.
+        rocksdict blocks all other threads for about 10 ms while it opens a database. After each database
+        this method sleeps ``pause_factor`` times as long, so that streams can run.
         """
         for tp in sorted(tps):
             store = store_of(self._app.tables._changelogs[tp.topic])
@@ -102,7 +102,7 @@ class TableDatabases:
                     await in_thread(open_for_streams, store, tp.partition)
                 except Exception as error:
                     logger.warning("%s-%d: %s", tp.topic, tp.partition, error)
-                await asyncio.sleep(breath * (monotonic() - began))
+                await asyncio.sleep(pause_factor * (monotonic() - began))
 
     # -- a recovery
 
@@ -115,8 +115,8 @@ class TableDatabases:
         """Open the databases of ``tps``, and reopen databases in a doubtful state; retry until all are open.
 
         A full disk, for example, keeps a database from opening. Returns the reopened partitions.
-        ``tps`` must not contain a partition that agents process: its database may be closed here
-        while they write to it. Raises ServiceStopped.
+        ``tps`` must not contain a partition that agents process: this method may close the partition's
+        database while the agents write to the database. Raises ServiceStopped.
         """
         attempt = 0
         while failed := self._open_each(tps):
@@ -135,7 +135,7 @@ class TableDatabases:
         return anew
 
     def _open_each(self, tps: Collection[TP]) -> str | None:
-        """Open each database; return the error of the first that does not open, else None."""
+        """Open each database; return the error of the first database that does not open, else None."""
         stores = {
             tp: store
             for tp in sorted(tps)

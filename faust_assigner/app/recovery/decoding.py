@@ -36,7 +36,7 @@ _TAKES: Mapping[object, frozenset[str]] = {
     float: frozenset({"float"}),
     None: frozenset({"str", "int", "float", "bool", "NoneType"}),
 }
-#: Rows of a snapshot that are checked together.
+#: The number of rows of a snapshot that are checked together.
 _ROWS = 8192
 
 
@@ -56,12 +56,12 @@ class Decoding:
     types: tuple[Any, Any] = (None, None)
 
 
-#: Accepts every record of a changelog.
+#: The decoding that accepts every record of a changelog.
 ANYTHING = Decoding(lambda record: None, lambda keys, values: True, (JSON, JSON))
 
 
 def decoding_of(table: CollectionT) -> Decoding:
-    """The decoding of the table's changelog.
+    """Return the decoding of the table's changelog.
 
     Cost of ``all_decode``: about 0.5 us per record of texts or numbers.
     """
@@ -69,9 +69,8 @@ def decoding_of(table: CollectionT) -> Decoding:
     if type(registry) is not Registry or type(schema) is not Schema:
         return Decoding(reason_of(table))  # the app's own class, whose behavior is unknown
     keys = _payload_parser(schema.key_serializer or registry.key_serializer)
-    values = _payload_parser(
-        registry._serializer(schema.value_type, schema.value_serializer, registry.value_serializer)
-    )
+    raw = "raw" if schema.value_type in (str, bytes) else None  # Faust's codec for these types
+    values = _payload_parser(schema.value_serializer or registry.value_serializer or raw)
     if keys is None or values is None:
         return Decoding(reason_of(table))
 
@@ -90,7 +89,8 @@ def decoding_of(table: CollectionT) -> Decoding:
 
 
 def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path]) -> str | None:
-    """Return why the snapshot's rows differ from the rows that a replay would leave, or None.
+    """Return the reason why the snapshot's rows differ from the rows of a replay; None if they are
+    equal.
 
     Cost: none if the manifest's types prove that every row decodes, else about 1 us per row of
     texts or numbers.
@@ -127,7 +127,7 @@ def _always_decodes(codec: str | None, kind: object, types: Sequence[str] | None
 def _payload_parser(
     serializer: object,
 ) -> Callable[[Sequence[bytes]], Sequence[object] | None] | None:
-    """A parser of many payloads; None if the serializer is neither plain JSON nor raw bytes."""
+    """Return a parser of many payloads; None if the serializer is neither plain JSON nor raw bytes."""
     if not serializer:
         return _raw_payloads
     try:
@@ -145,7 +145,7 @@ def _raw_payloads(payloads: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _parse_json(payloads: Sequence[bytes]) -> Sequence[object] | None:
-    """Each payload's value; None if a payload is not one JSON text. Raises parser errors."""
+    """Return each payload's value; None if a payload is not one JSON text. Raises parser errors."""
     return parse_json(payloads, faust_json.loads)
 
 

@@ -19,7 +19,7 @@ from faust_assigner.app.recovery.from_snapshots import Finder, scratch_folder
 from faust_assigner.app.recovery.restore_settings import settings_of
 from faust_assigner.app.recovery.restore_task import SNAPSHOT, Restored, Settings, Stop
 from faust_assigner.app.recovery.restoring import RestoreThreads, sees_records
-from faust_assigner.app.tables.disk import known, takes_files
+from faust_assigner.app.tables.disk import offset_or_minus_one, takes_files
 from faust_assigner.snapshots.sst import ingest
 
 if TYPE_CHECKING:
@@ -45,15 +45,17 @@ class StandbyExchange:
         note: Callable[[TP, Restored], None],
     ) -> None:
         self._recovery, self._threads, self._note = recovery, threads, note
+        #: The standbys whose exchange has not begun, or was stopped by a round.
+        self.left: set[TP] = set()
 
     def gap(self, tp: TP) -> int:
-        """The number of records that a standby lacks, as far as known."""
+        """Return the number of records that a standby lacks, as far as known."""
         books = self._recovery
         highwater, offset = books.standby_highwaters.get(tp), books.standby_offsets.get(tp)
         return highwater - offset if highwater is not None and offset is not None else 0
 
     async def exchange_all(self, generation_id: int) -> None:
-        """Exchange all standbys far behind, one after the other, until the generation ends."""
+        """Replace the databases of standbys far behind one by one, until the generation ends."""
         books = self._recovery
         behind = [
             tp
@@ -66,13 +68,17 @@ class StandbyExchange:
             return
         self._threads.stop_signal = stop = Stop()
         settings = settings_of(books.app)
+        self.left = left = set(behind)
         try:
             finder = await self._threads.run(Finder, settings, behind, stop)
             for tp in behind:
                 if not stop() and self._is_standby(tp, generation_id):
                     await self._exchange(tp, generation_id, settings, finder)
+                if not stop():
+                    left.discard(tp)
         except Exception as error:
             logger.warning("Standbys continue by replay: %r", error)
+            left.clear()
 
     async def _exchange(
         self, tp: TP, generation_id: int, settings: Settings, finder: Finder
@@ -86,7 +92,7 @@ class StandbyExchange:
                 return
             path, manifest = built
             last = manifest.next_offset - 1
-            before = known(books.standby_offsets[tp])
+            before = offset_or_minus_one(books.standby_offsets[tp])
             if last - before < MIN_STANDBY_GAP:
                 return  # the replay has read most of the records meanwhile
             # Do not await before the seek: the replay loop runs on this event loop, and skips
@@ -142,8 +148,8 @@ def _replace_database(store: RocksDBBase, partition: int, built: Path) -> None:
     try:
         os.replace(built, path)
     except OSError:
-        # Put the old database back. Otherwise an empty database would be opened, while the loop
-        # counts its records as applied.
+        # Put the old database back. Otherwise an empty database would be opened, and its missing
+        # records would count as applied.
         if aside.exists():
             os.replace(aside, path)
         raise

@@ -11,7 +11,7 @@ from faust_assigner.app.recovery.exchange import MIN_STANDBY_GAP, StandbyExchang
 from faust_assigner.app.recovery.restore_settings import settings_of
 from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.app.retry import retry
-from faust_assigner.app.tables.disk import is_writable, known
+from faust_assigner.app.tables.disk import is_writable, offset_or_minus_one
 
 if TYPE_CHECKING:
     from faust.types.tuples import TP
@@ -33,10 +33,15 @@ class StandbyFollower:
     ) -> None:
         self._recovery, self._extents = recovery, extents
         self._batches, self._exchange = batches, exchange
-        #: Standbys that Faust's loop reads.
+        #: The standbys whose changelogs Faust's loop reads.
         self.followed: set[TP] = set()
         #: The task that reads standbys far behind in batches.
         self.catching_up: asyncio.Task[None] | None = None
+
+    def forget_interrupted(self) -> None:
+        """Let the next round follow the standbys anew whose exchange a round has interrupted."""
+        self.followed -= self._exchange.left
+        self._exchange.left = set()
 
     async def follow(self, fresh: set[TP]) -> None:
         """Read the changelogs of ``fresh`` from their stored offsets; read long gaps in batches."""
@@ -47,10 +52,10 @@ class StandbyFollower:
             firsts, ends = await self._extents.firsts(fresh), await self._extents.ends(fresh)
             await recovery.consistency.refuse_ahead(recovery, offsets, ends, firsts)
             for tp in fresh:
-                offsets[tp] = max(known(offsets[tp]), firsts[tp] - 1)
+                offsets[tp] = max(offset_or_minus_one(offsets[tp]), firsts[tp] - 1)
                 recovery.standby_highwaters[tp] = ends[tp] - 1
             behind = self._in_order(tp for tp in fresh if self._exchange.gap(tp) >= MIN_STANDBY_GAP)
-            start = {tp: known(offsets[tp]) + 1 for tp in fresh}
+            start = {tp: offset_or_minus_one(offsets[tp]) + 1 for tp in fresh}
             await retry(recovery, "Seek in standby changelogs", partial(consumer.seek_wait, start))
             self.followed |= fresh.difference(behind)
             recovery.spans.begin_standbys(recovery._recovery_span, recovery.standby_stats())
@@ -78,7 +83,7 @@ class StandbyFollower:
             async for tp in self._batches.restore(
                 behind, offsets, recovery.standby_highwaters, Stop()
             ):
-                start = {tp: known(offsets[tp]) + 1}
+                start = {tp: offset_or_minus_one(offsets[tp]) + 1}
                 await retry(
                     recovery, "Seek in a standby changelog", partial(consumer.seek_wait, start)
                 )

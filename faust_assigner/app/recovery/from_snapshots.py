@@ -19,7 +19,7 @@ from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.changelog import changelogs
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.sst import ingest, is_empty
-from faust_assigner.snapshots.storage import open_storage
+from faust_assigner.snapshots.storage import FsspecStorage, open_storage
 from faust_assigner.snapshots.trust import Judge
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def from_snapshot(
     cold: Cold,
     stop: Callable[[], bool],
 ) -> Restored | None:
-    """Ingest the newest acceptable snapshot into an empty database; None without. Never raises."""
+    """Ingest the newest acceptable snapshot, if any, into an empty database. Never raises."""
     started, began = time.time(), time.monotonic()
     try:
         with scratch_folder(settings) as folder:
@@ -79,7 +79,10 @@ class Finder:
     ) -> None:
         if settings.snapshots is None:
             raise ValueError("no snapshots are configured")
-        self._catalog = Catalog(open_storage(settings.snapshots))
+        storage = open_storage(settings.snapshots)
+        if isinstance(storage, FsspecStorage):
+            storage.stopped = stop  # otherwise a rebalance or a stop would wait for the download
+        self._catalog = Catalog(storage)
         topics = sorted({tp.topic for tp in tps})
         logs = run_until_stopped(changelogs(settings.connection, topics), stop)
         if logs is None:

@@ -74,7 +74,7 @@ class RecoveryLoop(Recovery):
         self._end = ReplayEnd(self.app, self.unreadable)
 
     def revoke(self, tp: TP) -> None:
-        """Forget the partition's offset and its windows."""
+        """Forget the offset and the windows of a revoked partition."""
         super().revoke(tp)
         windows.revoked(self.tables.closings, tp)
 
@@ -94,7 +94,7 @@ class RecoveryLoop(Recovery):
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_standbys_on_disk(self) -> None:
-        """Write standbys' records every second; Faust keeps up to 1,000, which a kill loses."""
+        """Write standbys' records every second; Faust buffers up to 1,000, which a kill loses."""
         while not self.should_stop:
             await self.sleep(STANDBY_FLUSH_INTERVAL_S)
             between = self.app.consumer.between_generations
@@ -125,7 +125,7 @@ class RecoveryLoop(Recovery):
         tps = self.active_tps | self.standby_tps
         if ahead := await self.consistency.reset_ahead(self.tp_to_table, tps):
             self.databases.doubt(ahead)
-            self.begin_again()
+            self.restart_recovery()
 
     # -- a broker that does not answer
 
@@ -232,7 +232,7 @@ class RecoveryLoop(Recovery):
         self._last_flush_at = monotonic()
 
     def _apply_each(self, table: CollectionT, events: Sequence[EventT[object]]) -> None:
-        """Apply events one by one after the table refused the batch, say for a keyless record."""
+        """Apply events one by one after the table refused the batch, as for keyless records."""
         for event in events:
             try:
                 table.apply_changelog_batch([event])
@@ -264,7 +264,7 @@ class RecoveryLoop(Recovery):
         if self.app.should_stop:
             return
         if self.app.in_transaction:
-            # The open transactions are incomplete: end the process; the next begins without them.
+            # The open transactions are incomplete: end the process; the broker aborts them.
             self.add_future(_raise(error))
             return
         consumer = self.app.consumer
@@ -282,15 +282,15 @@ class RecoveryLoop(Recovery):
                 return
             self._tables_failed.clear()
             if not self.in_recovery:
-                # As at a rebalance, let agents finish events: these are committed and not repeated.
+                # As at a rebalance, let agents finish their events, so that these are not repeated.
                 await self.wait(self.app.consumer.wait_empty(), timeout=PATIENCE_S)
             calm = monotonic() - self._last_trouble > TRUSTED_AFTER_S
             self._troubles = 0 if calm else self._troubles + 1
             await self.sleep(pause_s(self._troubles))
             self._last_trouble = monotonic()
-            self.begin_again()
+            self.restart_recovery()
 
-    def begin_again(self) -> None:
+    def restart_recovery(self) -> None:
         """Recover this generation once more, unless the next generation is about to begin."""
         if not self.should_stop and not self.app.consumer.between_generations:
             self.signal_recovery_start.set()

@@ -58,7 +58,7 @@ class Progress:
         return self._passed
 
     def next_offset(self, tp: TP) -> int:
-        """The next offset to read of a partition under restore; 0 for any other partition."""
+        """Return the next offset to read of a partition under restore; 0 for any other partition."""
         return self._at.get(tp, 0)
 
     def begin(self, spans: Mapping[TP, tuple[int, int]]) -> None:
@@ -102,7 +102,7 @@ class Progress:
         return line
 
     def figures(self) -> Figures:
-        """The current figures."""
+        """Return the current figures."""
         now, passed = self._now(), self._passed
         if self._began is None:
             return Figures()

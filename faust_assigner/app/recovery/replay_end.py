@@ -40,8 +40,9 @@ class ReplayEnd:
         """Set ``offsets`` to the end for partitions of ``lacking`` without another readable record.
 
         The loop calls this method when its queue has been empty for a while. A position at the end
-        means that the fetcher handed out the last batch in this fetch round or earlier. By a later
-        round the batch has reached the queue, so an empty queue means that all records are applied.
+        means that the fetcher has returned the last batch in this fetch round or earlier. When a
+        later round begins, that batch is in the queue. So an empty queue then means that all
+        records are applied.
         """
         consumer, fetched = self._app.consumer, self._fetched
         rounds = consumer.fetch_rounds
@@ -53,7 +54,7 @@ class ReplayEnd:
             elif consumer.may_fetch(tp):
                 is_fetched = await self._is_fetched(tp, stats.highwater)
                 if self._fetched is not fetched:
-                    return  # another recovery has begun; the marks of the last one are void
+                    return  # a new recovery has begun, so the notes of the last recovery are void
                 if is_fetched:
                     fetched[tp] = consumer.fetch_rounds
 

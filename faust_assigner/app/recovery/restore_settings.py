@@ -12,14 +12,14 @@ from faust_assigner.app.recovery.restore_task import Settings
 from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
-from faust_assigner.snapshots.asking import Connection
+from faust_assigner.snapshots.kafka_requests import Connection
 
 if TYPE_CHECKING:
     from faust.app import App
 
 
 def connection_of(app: App) -> Connection:
-    """The app's connection to its cluster; reads the app's configuration only."""
+    """Return the app's connection to its cluster, read from the app's configuration only."""
     conf, transport = app.conf, app.transport
     return {
         "bootstrap_servers": server_list(transport.url, transport.default_port),

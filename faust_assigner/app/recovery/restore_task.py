@@ -13,7 +13,7 @@ from faust_assigner.app.recovery.decoding import ANYTHING, Decoding
 from faust_assigner.app.recovery.progress import Progress
 from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.recovery.unreadable import Unreadable
-from faust_assigner.snapshots.asking import Connection
+from faust_assigner.snapshots.kafka_requests import Connection
 
 if TYPE_CHECKING:
     from aiokafka import TopicPartition
@@ -25,7 +25,7 @@ LOCAL, SNAPSHOT, REPLAY = "local", "snapshot", "replay"
 
 @dataclass(frozen=True)
 class Settings:
-    """The app's settings: where snapshots are, how to reach Kafka, which restores are allowed."""
+    """The settings of a restore: the place of snapshots, the connection, the allowed restores."""
 
     snapshots: str | None
     batched: bool
@@ -72,7 +72,8 @@ class Restored:
     end_offset: int
     #: Bytes of the snapshot files that were downloaded; 0 without a snapshot.
     bytes: int
-    #: Changelog offsets passed in batches, after the snapshot or the local files.
+    #: The number of changelog offsets that the batched replay passed, after the snapshot or the
+    #: local files.
     replayed: int = 0
     #: Bytes of keys and values of the replayed records.
     replayed_bytes: int = 0

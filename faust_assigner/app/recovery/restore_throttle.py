@@ -22,8 +22,8 @@ class RestoreThrottle:
     """Limits a restore to turns with pauses in between.
 
     ``share`` (0 to 1) is the restore's part of a core while ``count()``, the number of live
-    records, grows. The first turn measures the cost per record. If the cost stays the same, a live
-    record then waits for at most ``LIVE_TURN_S`` of the restore's work. ``clock`` is this thread's
+    records, grows. The first turn measures the cost per record. While the cost stays the same, a
+    live record waits for at most ``LIVE_TURN_S`` of the restore's work. ``clock`` is this thread's
     CPU time, ``now`` the elapsed time.
     """
 

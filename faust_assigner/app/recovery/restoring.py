@@ -1,9 +1,9 @@
 """Restores databases in threads: from local files, from snapshots and by batched replay.
 
-The restore fills an empty database from the newest trustworthy snapshot and reads a long tail in
-batches. Faust's loop then continues from the offsets in the databases, as after any restart. A
-rebalance stops a restore within a fraction of a second, and failed partitions are left to Faust's
-replay.
+The restore fills an empty database from the newest trustworthy snapshot, and reads the remaining
+records in batches. Faust's loop then continues from the offsets in the databases, as after any
+restart. A rebalance stops a restore within a fraction of a second, and failed partitions are left to
+Faust's replay.
 
 Settings: ``SNAPSHOTS`` and ``BATCHED_REPLAY`` of :mod:`faust_assigner.settings.table`.
 """
@@ -47,7 +47,7 @@ class RestoreThreads:
     """The threads that restore, open or build databases."""
 
     def __init__(self) -> None:
-        #: Signals the current restore to end.
+        #: The stop signal of the current restore.
         self.stop_signal = Stop()
         self._working: set[asyncio.Future[Any]] = set()
 

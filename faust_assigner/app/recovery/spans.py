@@ -1,4 +1,4 @@
-"""The tracing spans of recoveries: as in Faust, one for actives and one for standbys."""
+"""The tracing spans of recoveries: as in Faust, one span for actives and one span for standbys."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RecoverySpans:
             span.set_tag("Standby-Stats", stats)
 
     def end_standbys(self) -> None:
-        """Finish the span of standbys: none of them lacks records."""
+        """Finish the span of standbys, because no standby lacks records."""
         finish_span(self._standbys)
         self._standbys = None
 

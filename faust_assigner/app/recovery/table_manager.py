@@ -11,7 +11,7 @@ from mode.utils.queues import ThrowableQueue
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.recovery.by_partition import PartitionRecovery
 from faust_assigner.app.tables import windowed_tables as windows
-from faust_assigner.app.tables.write_behind import take_care_of
+from faust_assigner.app.tables.write_behind import install_write_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,7 @@ class RecoveringTables(TableManager):
 
     def add(self, table: CollectionT) -> CollectionT:
         """Manage ``table``; wrap its store before the first database is opened."""
-        take_care_of(table)
+        install_write_behind(table)
         added = super().add(table)
         if (closing := windows.install(self.app, table)) is not None:
             self.closings.append(closing)

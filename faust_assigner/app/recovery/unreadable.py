@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: The folder of these copies, in the folder of tables: it has one file for each changelog partition
-#: and one JSON line for each record.
+#: The folder with copies of these records, in the folder of tables. It has one file for each
+#: changelog partition, with one JSON line for each record.
 FOLDER = "unreadable"
 #: The maximum bytes of one file; further records are only counted.
 FILE_BYTES = 16 * 2**20
@@ -41,7 +41,7 @@ Reason: TypeAlias = Callable[[Any], "DecodeError | None"]
 
 
 class UnreadableRecords:
-    """Counts and keeps the records skipped since the worker started. Thread-safe."""
+    """Counts the skipped records since the worker's start and copies them to files. Thread-safe."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -49,15 +49,15 @@ class UnreadableRecords:
         self._said = RateLimitedLog()
 
     def add(self, error: Exception, message: Message) -> None:
-        """Count and keep a record that Faust's loop has read."""
+        """Count and copy a record that Faust's loop has read."""
         self(message.tp, [(message.offset, message.key, message.value, error)])
 
     async def add_undecoded(self, error: Exception, message: Message) -> None:
-        """Count and keep a record that did not decode: the callback of a changelog's channel."""
+        """Count and copy a record that did not decode; a changelog's channel calls this method."""
         self.add(error, message)
 
     def __call__(self, tp: TP, records: Sequence[Unreadable]) -> None:
-        """Count and keep ``records``; log a partition at once, then at most once a minute."""
+        """Count and copy ``records``; log each partition at once, then at most once a minute."""
         if not records:
             return
         self.counts[tp] += len(records)
@@ -77,13 +77,13 @@ class UnreadableRecords:
 
 
 def unreadable_of(app: App) -> UnreadableRecords:
-    """The app's unreadable records, made at first use."""
+    """Return the app's unreadable records; they are created at the first use."""
     found: UnreadableRecords = vars(app).setdefault(_MARK, UnreadableRecords(app))
     return found
 
 
 def reason_of(table: CollectionT) -> Reason:
-    """A check that decodes changelog records as Faust does.
+    """Return a check that decodes a changelog record as Faust does.
 
     Cost: 4 us for numbers, 10 us for small models.
     """

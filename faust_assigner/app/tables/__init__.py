@@ -1,1 +1,1 @@
-"""Tables: stores, writes behind the changelog, files on disk, sets and windows."""
+"""Tables: write-behind stores, files on disk, sets and windows."""

@@ -3,14 +3,14 @@
 An agent makes a change. The change is *acknowledged* when its changelog record has an offset. Under
 ``exactly_once`` an acknowledged change *counts* once its transaction is committed, else at once.
 Changes that count *land*: they are written to the file in the order of the changelog. A change does
-not land before an earlier change that does not count yet. So the file always holds the changelog up
-to some offset.
+not land before an earlier change that does not count yet. So the file always equals the table at
+some offset of its changelog.
 
-    made --acknowledge()--> acknowledged --(transaction committed)--> ready() --landed()--> gone
+    made --acknowledge()--> acknowledged --(transaction committed)--> ready() --remove_written()--> gone
       \\--------------------------- drop() ------------------------------/
 
-Until a change lands or is dropped, it is in the *overlay*: readers see it instead of the row in the
-file.
+Until a change lands or is dropped, it is in the *overlay*: readers see the change instead of the
+row in the file.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Overlay:
         #: Whether pending changes have several transactional ids; their order in the changelog may
         #: then differ.
         self._mixed = False
-        #: Whether ready changes may land. They may not while the file lacks records of other
-        #: writers or belongs to a different worker.
+        #: Whether ready changes may land. They may not land while the file lacks records of other
+        #: writers, or belongs to a different worker.
         self.lands = False
         #: The number of changes made before the last restore of the file.
         self._believed = 0
@@ -156,7 +156,7 @@ class Overlay:
         ):
             offset = _in_the_log(change)[0]
             if offset == NO_RECORD:
-                continue  # a change without a record waits for all changes made before it
+                continue  # a change without a changelog record waits for all changes made before it
             if limit is not None and offset > limit:
                 break
             mine = _line(change)
@@ -174,7 +174,7 @@ class Overlay:
         return self._mixed
 
     def beyond(self, offset: int, changes: Iterable[Change]) -> int | None:
-        """Return the first offset of a new change that is not above the file's ``offset``, or None.
+        """Return the first offset of a new change at or below the file's ``offset``, else None.
 
         Such an offset shows that the file is ahead of its changelog. Changes made before
         ``believe()`` are not checked, because a replay may have written them.
@@ -185,8 +185,8 @@ class Overlay:
                 return at
         return None
 
-    def believe(self) -> None:
-        """Note a restore: the file has all changes made so far, up to the file's offset."""
+    def note_restore_end(self) -> None:
+        """Note the end of a restore: up to its offset the file has all changes made so far."""
         self._believed = self._made
 
     def read(self, offset: int) -> None:
@@ -195,7 +195,7 @@ class Overlay:
         A change without an offset comes after ``offset`` in the changelog, whenever it was made.
         """
         if self._mixed:
-            self.landed(
+            self.remove_written(
                 [
                     change
                     for change in self._pending
@@ -205,7 +205,7 @@ class Overlay:
                 ]
             )
 
-    def landed(self, changes: list[Change]) -> None:
+    def remove_written(self, changes: list[Change]) -> None:
         """Remove ``changes``, which were ``ready()`` and are now in the file."""
         if changes and not self._mixed:
             for _ in changes:
@@ -251,11 +251,11 @@ class Overlay:
     # -- the readers' view
 
     def get(self, key: bytes) -> Change | None:
-        """The last change of ``key``, even a deletion; None if the file's row is current."""
+        """Return the last change of ``key``, even a deletion; None if the file's row is current."""
         return self._latest.get(key)
 
     def rows(self) -> list[bytes]:
-        """The keys whose last change is a value, not a deletion."""
+        """Return the keys whose last change is a value, not a deletion."""
         return [key for key, change in self._latest.items() if change.value is not None]
 
     def over(

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: The maximum entries that are checked in the folder of tables, and in the folder of a database.
+#: The maximum number of entries to check in the folder of tables, and in the folder of a database.
 MOST_ENTRIES = 100_000
 MOST_FILES = 1_000
 LARGEST_PARTITION = 2**31 - 1
-#: Seconds for reading the offsets in files when a process joins for the first time.
+#: The time limit in seconds for reading the offsets of all files at a process's first join.
 READ_BUDGET_S = 5.0
 
 _NUMBER = re.compile(r"-(0|[1-9][0-9]{0,9})\.db\Z")
 
 
 def partitions_on_disk(app: AppT, tables: Mapping[str, CollectionT]) -> dict[str, list[int]]:
-    """Changelog topic -> partitions whose state is on disk, for the tables kept in RocksDB.
+    """Return changelog topic -> partitions on disk, for the tables kept in RocksDB.
 
     ``tables`` maps changelog topics to tables. A folder that cannot be read counts as
     empty. Cost: one listing per folder of tables and per database found.
@@ -55,7 +55,7 @@ def partitions_on_disk(app: AppT, tables: Mapping[str, CollectionT]) -> dict[str
 
 
 def in_memory(app: AppT) -> list[str]:
-    """Names of the tables whose rows are in memory only."""
+    """Return the names of the tables whose rows are in memory only."""
     return sorted(
         table.name
         for table in app.tables._changelogs.values()
@@ -64,7 +64,8 @@ def in_memory(app: AppT) -> list[str]:
 
 
 def state_sizes(tps: Iterable[TP], tables: Mapping[str, CollectionT]) -> dict[TP, int]:
-    """Bytes on disk of each changelog partition's store; stores in memory have none. May block.
+    """Return the bytes on disk of each changelog partition; stores in memory are left out. May
+    block.
 
     ``tables`` maps changelog topics to tables.
     """
@@ -77,7 +78,7 @@ def state_sizes(tps: Iterable[TP], tables: Mapping[str, CollectionT]) -> dict[TP
 
 
 def tree_bytes(path: Path) -> int:
-    """Bytes of all files below a folder. May block."""
+    """Return the total size in bytes of all files below a folder. May block."""
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -89,7 +90,7 @@ def tree_bytes(path: Path) -> int:
 
 
 def _path_of(app: AppT, table: CollectionT) -> Path | None:
-    """The path of the table's databases without ``-<p>.db``; None for a table not in RocksDB."""
+    """Return the path of the table's databases without ``-<p>.db``; None if not in RocksDB."""
     url = URL(str(table._store or app.conf.store))
     if url.scheme != "rocksdb":
         return None
@@ -146,11 +147,12 @@ def stored_offsets(
     budget_s: float = READ_BUDGET_S,
     read: Read | None = None,
 ) -> dict[int, int]:
-    """Partition -> the changelog offset in the database; absent without an offset.
+    """Return partition -> the changelog offset in the database, without databases that have no
+    offset.
 
     ``open_`` opens a database for reading only, even while another process has the database open. A
-    database that cannot be read counts as far behind. A database that was ``read`` before is not
-    opened again while its files are unchanged.
+    database that cannot be read is left out, so the leader counts its copy as far behind. A
+    database that was ``read`` before is not opened again while its files are unchanged.
 
     Cost: some milliseconds per database, up to ``budget_s`` in all. A database read before costs
     one listing of its folder.
@@ -182,7 +184,7 @@ def stored_offsets(
 
 
 def _file_fingerprint(database: Path) -> object:
-    """Names, sizes and times of the files with rows; not of ``LOG``, to which readers write too."""
+    """Return names, sizes and times of the files with rows, without ``LOG``."""
     with os.scandir(database) as files:
         return sorted(
             (file.name, (found := file.stat()).st_size, found.st_mtime_ns)
@@ -199,13 +201,13 @@ def _stored_offset(database: Rdict) -> int | None:
     return None if raw is None else int(raw)
 
 
-def known(offset: int | None) -> int:
+def offset_or_minus_one(offset: int | None) -> int:
     """Return ``offset``, or -1 for None, which means that no record has been read."""
     return -1 if offset is None else offset
 
 
 def store_of(table: CollectionT) -> Any:
-    """The store with the table's rows: its data, or the storage beneath a table of sets."""
+    """Return the store with the table's rows: its data, or the storage beneath a table of sets."""
     store = table.data
     return getattr(store, "storage", store)
 

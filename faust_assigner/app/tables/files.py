@@ -1,7 +1,7 @@
-"""Handles failing RocksDB files: the worker waits for disk space and sets corrupt folders aside.
+"""Handles failures of RocksDB files: the worker waits for disk space, and renames corrupt folders.
 
 On a full disk an agent of Faust fails at each record, and its table lacks the agent's changes. If
-RocksDB refuses to open a folder, Faust's worker ends at each start.
+RocksDB refuses to open a folder, stock Faust's worker ends at each start.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ASIDE = ".corrupt"
 
 
 def corrupt_folders(app: AppT) -> int:
-    """The number of table folders set aside as corrupt since the worker started."""
+    """Return the number of table folders set aside as corrupt since the worker started."""
     stores = map(store_of, app.tables.values())
     return sum(sum(getattr(store, "set_aside", {}).values()) for store in stores)
 
@@ -186,7 +186,7 @@ class TableStore(WriteBehindStore):
             return super().row_of(partition, key)
 
     def file_row(self, partition: int, key: bytes) -> bytes | None:
-        """The row in the file."""
+        """Return the row in the file; without one, return None."""
         with self._watched(lambda: [partition]):
             return super().file_row(partition, key)
 
@@ -210,7 +210,8 @@ class TableStore(WriteBehindStore):
         return super()._dbs_for_actives()
 
     def doubt(self, partition: int, offset: int) -> bool:
-        """Report that ``offset`` is not above the file's offset; return whether it was reported.
+        """Report that ``offset``, a new change's offset, is not above the file's offset. Returns whether
+        it was reported.
 
         Global tables are not reported, because they read their own changes back.
         """
@@ -221,7 +222,7 @@ class TableStore(WriteBehindStore):
         return True
 
     def flush(self, partition: int) -> None:
-        """Write the committed changes; after a failure the recovery begins again, then flushes."""
+        """Write the committed changes; a failure restarts the recovery, which flushes them later."""
         try:
             super().flush(partition)
         except Exception as error:
@@ -247,15 +248,14 @@ def keep_uncommitted(app: AppT, event: EventT[object] | None) -> None:
     Faust acknowledges a record even if its agent fails.
     """
     if event is not None and event.message is not None:
-        event.message.acked = True
-        app.consumer._unacked_messages.discard(event.message)
+        app.consumer.keep_back(event.message)
 
 
 def open_for_streams(store: RocksDBBase, partition: int) -> None:
-    """Open a database in a thread and let the event loop record it in ``store._dbs``.
+    """Open a database in a thread; the event loop then adds it to ``store._dbs``.
 
-    An open database that is not recorded would lock out the next opening. The event loop records
-    the database because streams iterate over ``_dbs``; the awaiting task continues after that.
+    Without its entry the open database would block the next opening. The event loop adds the entry
+    because streams iterate over ``_dbs``. The awaiting task continues after that.
     """
     database = store._open_for_partition(partition)
     store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)

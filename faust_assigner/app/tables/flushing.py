@@ -34,7 +34,7 @@ class Flushing:
         if self._store.usage is not None:
             overlay = self._store.overlay_of(partition)
             overlay.lands = True
-            overlay.believe()
+            overlay.note_restore_end()
             self._store.flush(partition)
 
     def hold(self) -> None:

@@ -1,4 +1,4 @@
-"""Writes changes to a file: rows and offset in one write, and each change once.
+"""Writes changes to a file: each change once, and rows and offset in one write.
 
 However the process ends, the file therefore holds the table as of the file's offset.
 """
@@ -31,7 +31,7 @@ class FlushMode(Enum):
 
 
 def offset_in(database: Rdict, offset_key: bytes) -> int:
-    """The changelog offset stored in ``database``; NO_RECORD without one."""
+    """Return the changelog offset stored in ``database``; NO_RECORD without one."""
     offset = database.get(offset_key)
     return NO_RECORD if offset is None else int(offset)
 
@@ -66,7 +66,7 @@ def land(database: Rdict, offset_key: bytes, before: int, changes: Iterable[Chan
 def rows_beyond(
     batch: Iterable[Any], offset_of: Callable[[int], int]
 ) -> dict[int, tuple[dict[bytes, bytes | None], int]]:
-    """Partition -> the last values of the records in ``batch``, and the last offset.
+    """Return partition -> the last values of the records in ``batch``, and the last offset.
 
     Records at or below the file's offset are left out. They occur because the owner of a partition
     of a global table also follows this partition, and its own changes have landed. ``offset_of``

@@ -2,8 +2,8 @@
 
 Faust knows only the windows that this process has changed. This module takes the windows of a table
 in memory from the replayed records. It takes the windows of a table in RocksDB from its rows, which
-are scanned once after the partition is assigned. The scan runs between two turns of the streams,
-and no task waits for it.
+are scanned once after the partition is assigned. The scan runs in short steps between the turns of
+the streams.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 #: A row's key in a windowed table: the app's key, and the window's begin and end.
 Key = tuple[object, tuple[float, float]]
 
-#: Rows that are scanned between two turns of the streams.
+#: The number of rows that are scanned between two turns of the streams.
 ROWS = 500
 
 
@@ -50,7 +50,7 @@ class OpenWindows:
         return store if isinstance(store, WriteBehindStore) else None
 
     def add(self, key: Key, partition: int) -> None:
-        """Note that the row exists."""
+        """Note that the row with this key exists."""
         end = key[1][1]
         if (partition, end) not in self._keys:  # otherwise the heap already has this end
             heappush(self._ends.setdefault(partition, []), end)
@@ -59,7 +59,7 @@ class OpenWindows:
         latest[partition] = max(latest[partition], end)
 
     def discard(self, key: Key, partition: int) -> None:
-        """Note that the row is deleted."""
+        """Note that the row with this key is deleted."""
         keys = self._keys.get((partition, key[1][1]))
         if keys is not None:
             keys.discard(key)
@@ -78,7 +78,7 @@ class OpenWindows:
         self._whole.discard(partition)
 
     def restored(self, partition: int) -> None:
-        """Forget a partition replayed into files; a replay into memory has noted its windows."""
+        """Forget a replayed partition in files; a replay into memory has noted its windows."""
         if self._rows is not None:
             self.forget(partition)
 
@@ -92,7 +92,7 @@ class OpenWindows:
                 (self.discard if event.message.value is None else self.add)(key, partition)
 
     def first(self, partition: int) -> float | None:
-        """The end of the window that ends first; None if no window is open."""
+        """Return the end of the window that ends first; None if no window is open."""
         ends = self._ends.get(partition)
         while ends:
             if self._keys.get((partition, ends[0])):
@@ -107,7 +107,8 @@ class OpenWindows:
     # -- from rows
 
     async def look_through(self, partition: int, goes_on: Callable[[], bool]) -> bool:
-        """Find all windows of ``partition`` while ``goes_on()``; return whether all are known.
+        """Find all windows of ``partition``; return False if ``goes_on()`` becomes False before the
+        end.
 
         Cost: some microseconds per row in the streams' thread, once for each restore.
         """

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from faust_assigner.app.tables.changes import Change, Overlay, Transaction, Usage
 
 
-class ReadBack(Overlay):
+class ReadBackOverlay(Overlay):
     """Changes of a partition with other writers: a change stays in memory until read back.
 
     No change is ever ``ready()`` to be written by itself. Each change costs O(log n).

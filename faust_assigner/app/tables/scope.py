@@ -44,7 +44,8 @@ SCOPE: ContextVar[Scope | None] = ContextVar("faust_assigner_scope", default=Non
 
 
 def partitions_in_scope(store: WriteBehindStore, key: bytes) -> Sequence[int] | None:
-    """The partitions of ``store`` to read, all of them open; None outside of a scope.
+    """Return the open partitions of ``store`` to read for the current request; None without a
+    scope.
 
     Raises NotHere if a partition is not open.
     """
@@ -64,7 +65,7 @@ def check_whole(table: Any) -> None:
 
 
 def _current_scope() -> Scope | None:
-    """The scope of the current request; None in an agent, and without a request."""
+    """Return the scope of the current request; None in an agent, and without a request."""
     scope = SCOPE.get()
     return scope if scope is not None and current_event() is None else None
 

@@ -1,4 +1,4 @@
-"""Sets in tables: as in other tables, the rows hold the changelog up to the file's offset.
+"""Sets in tables: as in other tables, a file's rows are the table at the file's offset.
 
 Faust writes the row of a set before the operation is applied to the set. Faust's replay changes
 only the sets in memory, while the file's offset advances. At the end of each recovery Faust loads
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from faust.models import maybe_model
 from faust.streams import current_event
 
-from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.disk import offset_or_minus_one
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class WriteBehindSets(Sets):
         return self.storage if isinstance(self.storage, WriteBehindStore) else None
 
     def send_changelog_event(self, key: object, operation: int, value: object) -> None:
-        """Send the operation; store the set as it will be when it has applied the operation."""
+        """Send the operation, and store the set's row as it will be after the operation."""
         if self._rows is None:
             super().send_changelog_event(key, operation, value)
             return
@@ -52,7 +52,7 @@ class WriteBehindSets(Sets):
         to_key: Callable[[object], object],
         to_value: Callable[[object], object],
     ) -> None:
-        """Apply operations to the rows of their partitions, then load the sets from these rows."""
+        """Apply replayed operations to the rows of their partitions, then load the sets from these rows."""
         rows, events = self._rows, list(batch)
         if rows is None:
             super().apply_changelog_batch(events, to_key, to_value)
@@ -91,7 +91,7 @@ class WriteBehindSets(Sets):
         ends: dict[TP, int] = {}
         for event in events:
             tp, offset = event.message.tp, event.message.offset
-            if offset <= ends.setdefault(tp, known(rows.persisted_offset(tp))):
+            if offset <= ends.setdefault(tp, offset_or_minus_one(rows.persisted_offset(tp))):
                 continue  # already applied; a later operation may have removed the element
             operation, key = event.key
             place = tp, rows.raw_key(to_key(key))
@@ -135,7 +135,7 @@ class WriteBehindSets(Sets):
         return row
 
     def _set_of(self, key: object, elements: Iterable[object]) -> Any:
-        """A new set with these elements."""
+        """Return a new set with these elements."""
         made = self.ValueType(self, key)
         made.sync_from_storage(elements)
         return made

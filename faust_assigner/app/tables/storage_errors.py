@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: RocksDB's messages about damaged files. A write cut short by a kill is no damage: RocksDB drops
+#: RocksDB's messages about damaged files. A write interrupted by a kill is no damage: RocksDB drops
 #: the incomplete end of its log by itself.
 _DAMAGE = re.compile(
     r"Corruption|No such file|File exists|Not a directory|Invalid argument|not implemented",

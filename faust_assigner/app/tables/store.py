@@ -19,7 +19,7 @@ from faust.types.tuples import TP
 from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, Usage
 from faust_assigner.app.tables.flushing import Flushing
 from faust_assigner.app.tables.landing import FlushMode, land, offset_in, rows_beyond, write
-from faust_assigner.app.tables.read_back import ReadBack
+from faust_assigner.app.tables.read_back import ReadBackOverlay
 
 if TYPE_CHECKING:
     from faust.types.tuples import FutureMessage
@@ -60,11 +60,11 @@ class WriteBehindStore(Store):
     # -- changes
 
     def sent(self, record: FutureMessage) -> None:
-        """Note a record handed to the producer and make its change.
+        """Note a record that was passed to the producer, and make its change.
 
-        The change does not depend on the following call: with RocksDB ``Table.update()`` and
-        ``clear()`` fail after they have sent records. The record of a set is an operation and not
-        the row, so the following call makes its change.
+        The change does not depend on the following call of ``_set``: with RocksDB ``Table.update()`` and
+        ``clear()`` fail after they have sent records. In a table of sets the record is an operation and
+        not the row, so the following call of ``_set`` makes the change.
         """
         if self.table.data is self:
             message = record.message
@@ -74,12 +74,12 @@ class WriteBehindStore(Store):
             self._sent = record
 
     def _place_of(self, record: Any) -> int:
-        """The partition whose row ``record`` changes."""
+        """Return the partition whose row ``record`` changes."""
         event = current_event() if self.flush_mode is FlushMode.APART else None
         return int((event or record).message.partition)
 
     def _is_made(self, key: bytes, value: bytes | None) -> bool:
-        """Make the change of ``_sent``, if any; return whether the key's change is already made."""
+        """Make the change of the last sent record; return whether the key's change is made."""
         made, self._made = self._made, None
         record, self._sent = self._sent, None
         if record is not None:
@@ -96,7 +96,7 @@ class WriteBehindStore(Store):
             super()._set(key, value)
 
     def _del(self, key: bytes) -> None:
-        # Faust deletes the key where it was seen last, which may be a different partition's row.
+        # Stock Faust deletes the row where the key was seen last, maybe in the wrong partition.
         if self._is_made(key, None):
             return
         for partition in self._partitions_of(key):
@@ -124,17 +124,17 @@ class WriteBehindStore(Store):
             setattr(record, _CHANGE, (partition, change))
 
     def overlay_of(self, partition: int) -> Overlay:
-        """The overlay of ``partition``, created at first use."""
+        """Return the overlay of ``partition``, created at first use."""
         if self.usage is None:
             raise RuntimeError("this store has no overlay")
         overlay = self.overlays.get(partition)
         if overlay is None:
-            kind = ReadBack if self.flush_mode is FlushMode.READ_BACK else Overlay
+            kind = ReadBackOverlay if self.flush_mode is FlushMode.READ_BACK else Overlay
             overlay = self.overlays[partition] = kind(self.usage)
         return overlay
 
     def _share(self) -> Any:
-        """The transaction share of the current record; None outside of transactions."""
+        """Return the transaction share of the current record; None outside of transactions."""
         return self.app.consumer.transactions.share_at_hand() if self.app.in_transaction else None
 
     # -- flushing
@@ -171,10 +171,10 @@ class WriteBehindStore(Store):
             if beyond is not None and self.doubt(partition, beyond):
                 return
             land(database, self.offset_key, before, changes)
-            overlay.landed(changes)
+            overlay.remove_written(changes)
 
     def doubt(self, partition: int, offset: int) -> bool:
-        """Whether a file beyond the ``offset`` of a new change must not be written."""
+        """Return whether a file beyond ``offset``, a new change's offset, must not be written."""
         return False
 
     def _file_offset(self, partition: int) -> int:
@@ -199,7 +199,7 @@ class WriteBehindStore(Store):
         to_key: Callable[[object], object],
         to_value: Callable[[object], object],
     ) -> None:
-        """Write the records' rows and their last offset in one write; Faust needs two writes."""
+        """Write the records' rows and their last offset in one write; Faust uses two writes."""
         if self.usage is None:
             super().apply_changelog_batch(batch, to_key, to_value)
             return
@@ -211,7 +211,7 @@ class WriteBehindStore(Store):
     # -- readers
 
     def _partitions_of(self, key: bytes) -> list[int]:
-        """The partition where ``key`` was seen last, else all open partitions."""
+        """Return the partition where ``key`` was seen last, else all open partitions."""
         partition = self._key_index.get(key)
         return sorted(self._dbs) if partition is None or partition not in self._dbs else [partition]
 
@@ -232,23 +232,23 @@ class WriteBehindStore(Store):
         return None
 
     def file_row(self, partition: int, key: bytes) -> bytes | None:
-        """The row in the file, without the waiting changes."""
+        """Return the row in the file, without the waiting changes."""
         found: bytes | None = self._db_for_partition(partition).get(key)
         return found
 
     def raw_key(self, key: object) -> bytes:
-        """The key of a row as bytes."""
+        """Return the key of a row as bytes."""
         raw: bytes = self.app.serializers.dumps_key(
             self.key_type, key, serializer=self.key_serializer
         )
         return raw
 
     def key_of(self, raw: bytes) -> Any:
-        """The key of a row from its bytes."""
+        """Return the key of a row from its bytes."""
         return self.app.serializers.loads_key(self.key_type, raw, serializer=self.key_serializer)
 
     def waiting_rows(self, partition: int) -> list[bytes]:
-        """Keys of the rows whose changes are not in the file yet."""
+        """Return the keys of the rows whose changes are not in the file yet."""
         overlay = self.overlays.get(partition)
         return [] if overlay is None else overlay.rows()
 
@@ -268,7 +268,7 @@ class WriteBehindStore(Store):
         return self._get(key) is not None if self.overlays else bool(super()._contains(key))
 
     def _dbs_for_actives(self) -> Iterator[Rdict]:
-        """The databases of the partitions owned when the reading begins.
+        """Yield the databases of the partitions that are owned when the iteration begins.
 
         Rebalances may open and close databases between two rows.
         """
@@ -278,7 +278,7 @@ class WriteBehindStore(Store):
                 yield self._dbs[partition]
 
     def _over(self, database: Rdict) -> Overlay | None:
-        """The waiting changes of ``database``; None if there are none."""
+        """Return the waiting changes of ``database``; None if there are none."""
         for partition, overlay in self.overlays.items():
             if overlay and self._dbs.get(partition) is database:
                 return overlay

@@ -4,15 +4,16 @@ Faust closes only windows that its own process has changed, by the machine's clo
 from its own files only. The next owner reads these rows from the changelog again, and closes no
 windows.
 
-A window is closed when Faust would close it, but not too early: either the partition's time has
-passed the window's expiry (``window_times.py``), or the partition has no record left to process.
-``on_window_close`` is called with the row. Then a record in the changelog deletes the row. Both
-steps count as part of a source record that is being processed, so no commit and no revocation comes
-between them.
+A window is closed in two cases: the partition's time has passed the window's expiry
+(``window_times.py``), or the partition has no record left to process and the window's expiry has
+passed.
+``on_window_close`` is called with the row. Then a record in the changelog deletes the row. Both steps
+count as part of a source record that is being processed. So no commit and no revocation comes between
+the two steps.
 
-Under ``exactly_once`` both are in one transaction, which is never committed if the callback raises
-or is cancelled. Otherwise the callback's records are acknowledged before the row is deleted. After
-a crash in between the callback is called again.
+Under ``exactly_once`` both steps are in one transaction, which is never committed if the callback
+raises or is cancelled. Without ``exactly_once`` the callback's records are acknowledged before the row
+is deleted, and after a crash in between the callback is called again.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class Closing:
         return end is not None and until is not None and bool(self._table.window.stale(end, until))
 
     async def _until(self, partition: int) -> float | None:
-        """The partition's time, at most the machine's time; None if no window is due."""
+        """Return the partition's time, at most the machine's time; None if no window is due."""
         clock, reached = self._clock(), self.times.time(partition)
         if reached is not None and self._is_due(partition, min(clock, reached)):
             return min(clock, reached)
@@ -231,7 +232,7 @@ class Closing:
         return self._is_here(partition)
 
     async def _is_sent(self) -> bool:
-        """Whether the app's records are acknowledged; else the windows stay open for a retry."""
+        """Wait until the app's records are acknowledged; return False after a timeout."""
         timeout_s = self._app.conf.broker_request_timeout
         try:
             async with asyncio.timeout(timeout_s):
@@ -247,7 +248,8 @@ class Closing:
         return True
 
     def _delete(self, keys: Iterable[Key]) -> bool:
-        """Delete rows, except rows just changed by a late record: their windows close again.
+        """Delete rows, except rows that a late record has just changed: their windows are closed
+        again.
 
         Returns False if the source was revoked although its record counts as unfinished: the next
         owner closes these windows.

@@ -1,4 +1,4 @@
-"""The source partitions whose records change a windowed table, and whether all of them are processed."""
+"""The source partitions whose records change a windowed table, and whether they are at their end."""
 
 from __future__ import annotations
 

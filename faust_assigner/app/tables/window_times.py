@@ -2,9 +2,9 @@
 
 A partition's time is the latest timestamp of its committed records. Uncommitted records do not
 count, so that a record processed again after a crash is never late for a closed window. If no
-record is left, the time advances from the newest record with the machine's clock. If no record has
-come since the assignment, the worker waits for as long as windows are kept. Then the partition's
-time is the machine's clock.
+record is left, the time continues from the newest record at the speed of the machine's clock. If no
+record has arrived since the assignment, the worker first waits for as long as windows are kept.
+After this wait the partition's time is the machine's time.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Times:
                 self._times[partition] = max(timestamp, self._times.get(partition, timestamp))
 
     def time(self, partition: int) -> float | None:
-        """The latest timestamp of committed records; None before the first."""
+        """Return the latest timestamp of committed records; None before the first."""
         return self._times.get(partition)
 
     def at_the_end(
         self, partition: int, now: float, clock: float, patience_s: float
     ) -> float | None:
-        """The time of a partition with all records processed and committed; None while unknown.
+        """Return the time of a fully processed and committed partition; None while unknown.
 
         ``clock`` is the machine's time; ``patience_s`` is the wait for a partition's first record.
         """
@@ -77,7 +77,7 @@ class Times:
         return clock if now - self._since.setdefault(partition, now) >= patience_s else None
 
     def is_committed(self, source: TP) -> bool:
-        """Whether every record of ``source`` that changed the table is committed."""
+        """Return whether every record of ``source`` that changed the table is committed."""
         return self._last.get(source, -1) < self._committed.get(source, 0)
 
     def forget(self, partition: int) -> None:

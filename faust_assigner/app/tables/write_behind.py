@@ -33,21 +33,21 @@ MOST_CHANGES = 100_000
 
 
 def usage_of(app: AppT) -> Usage:
-    """The memory usage of all overlays of the app; the same object at each call."""
+    """Return the memory usage of all overlays of the app; the same object at each call."""
     usage: Usage | None = vars(app.tables).get("overlay_usage")
     if usage is None:
         usage = app.tables.overlay_usage = Usage(read_or_default(app, OVERLAY_BYTES), MOST_CHANGES)
     return usage
 
 
-def take_care_of(table: CollectionT) -> None:
+def install_write_behind(table: CollectionT) -> None:
     """Make the table create our store instead of a RocksDB store; call before its first store."""
     table._new_store_by_url = partial(_new_store, table, table._new_store_by_url)
     if isinstance(table, SetTable):
-        table._new_store = partial(_whole, table, table._new_store)
+        table._new_store = partial(_new_set_store, table, table._new_store)
 
 
-def _whole(table: CollectionT, make: Callable[[], object]) -> object:
+def _new_set_store(table: CollectionT, make: Callable[[], object]) -> object:
     return over(WriteBehindSets, type(make()))(table)
 
 
@@ -67,11 +67,11 @@ def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> o
         loop=table.loop,
         options=table.options,
     )
-    begin(table, store)
+    enable_overlay(table, store)
     return store
 
 
-def begin(table: Table, store: WriteBehindStore) -> None:
+def enable_overlay(table: Table, store: WriteBehindStore) -> None:
     """Let the new ``store`` of ``table`` hold changes back, if the setting and the store allow it.
 
     Under ``exactly_once`` the setting ``OVERLAY`` is ignored: without an overlay, rows would keep
@@ -106,7 +106,7 @@ def _send(
     return record
 
 
-def overlaid(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
+def write_behind_stores(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
     """Yield the changelog and the store of each table whose changes wait for their changelog."""
     for table in app.tables.values():
         store = store_of(table)
@@ -116,32 +116,32 @@ def overlaid(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
 
 def pause(app: AppT, partitions: Collection[int] | None = None) -> None:
     """Flush the acknowledged changes, then pause until ``resume()``; by default for all."""
-    for _, store in overlaid(app):
+    for _, store in write_behind_stores(app):
         store.flushing.pause(partitions)
 
 
 def hold(app: AppT) -> None:
-    """Flush no changes until ``resume()``, since files cannot be written or will be replayed."""
-    for _, store in overlaid(app):
+    """Flush no changes until ``resume()``: the files cannot be written, or will be replayed."""
+    for _, store in write_behind_stores(app):
         store.flushing.hold()
 
 
 def discard(app: AppT) -> None:
     """Flush the acknowledged changes of all partitions, and drop all other changes."""
-    for _, store in overlaid(app):
+    for _, store in write_behind_stores(app):
         store.flushing.discard()
 
 
-def keep(app: AppT, actives: Collection[TP], complete: Collection[TP]) -> None:
+def retain_partitions(app: AppT, actives: Collection[TP], complete: Collection[TP]) -> None:
     """Discard the changes of all partitions but ``actives``; resume the ``complete`` partitions."""
-    for topic, store in overlaid(app):
+    for topic, store in write_behind_stores(app):
         store.flushing.discard([p for p in store.overlays if TP(topic, p) not in actives])
     resume(app, complete)
 
 
 def resume(app: AppT, actives: Collection[TP]) -> None:
-    """Flush changes of ``actives`` from now on: this worker owns their restored files."""
-    for topic, store in overlaid(app):
+    """Flush the changes of ``actives`` from now on: this worker owns their restored files."""
+    for topic, store in write_behind_stores(app):
         for tp in sorted(actives):
             if tp.topic == topic:
                 store.flushing.resume(tp.partition)

@@ -46,7 +46,7 @@ class HeldRecords:
         )
 
     async def hold_value(self, value: object) -> object:
-        """The first processor of a stream: apply ``wait_for_commit`` to its next record."""
+        """Wait for the commit if ``value``'s record must wait; runs as the first processor of a stream."""
         event = current_event()
         if self._held and event is not None and event.message:
             await self.wait_for_commit(event)
@@ -55,9 +55,9 @@ class HeldRecords:
     async def wait_for_commit(self, event: EventT[object]) -> None:
         """Wait while a commit waits for the records before this record.
 
-        If a partition's records are processed concurrently, without this wait some record might be half
-        processed at every moment, and no commit could begin. A record that the commit itself waits for
-        passes: several agents read a topic, and one of them may not have processed the record yet.
+        Without this wait, if a partition's records are processed concurrently, some record might be half
+        processed at every moment, and no commit could begin. A record for which the commit waits passes:
+        several agents may read its topic, and one agent may not have processed the record yet.
         """
         message = event.message
         transactional_id = self._id_of(message.tp)
@@ -68,8 +68,8 @@ class HeldRecords:
         ):
             await self._held[transactional_id].wait()
 
-    def look_again(self, transactional_id: str) -> None:
-        """Have the records that are held back check again whether the commit waits for them."""
+    def recheck_waiting(self, transactional_id: str) -> None:
+        """Make the waiting records check again whether the commit waits for them."""
         if transactional_id in self._held:
             self._held[transactional_id].set()
             self._held[transactional_id] = asyncio.Event()

@@ -17,36 +17,36 @@ if TYPE_CHECKING:
 
 
 def id_for(app_id: str, group_id: int, partition: int) -> str:
-    """The transactional id that commits the offsets of this partition of the group's topics."""
+    """Return the transactional id that commits the offsets of this partition of the group's topics."""
     return f"{app_id}-{group_id}-{partition}"
 
 
-class Change(NamedTuple):
+class IdChange(NamedTuple):
     """The ids whose producers end, and the ids whose producers begin."""
 
     ended: frozenset[str]
     begun: frozenset[str]
 
 
-def change(before: Mapping[TP, str], after: Mapping[TP, str]) -> Change:
-    """The ended and begun ids when the mapping partition -> id changes from ``before`` to ``after``."""
+def diff_ids(before: Mapping[TP, str], after: Mapping[TP, str]) -> IdChange:
+    """Return the ids that end and begin when the map partition -> id changes to ``after``."""
     were, are = frozenset(before.values()), frozenset(after.values())
-    return Change(were - are, are - were)
+    return IdChange(were - are, are - were)
 
 
 def without(ids: Mapping[TP, str], revoked: Collection[TP]) -> dict[TP, str]:
-    """``ids`` without ``revoked`` and without the partitions that shared a transaction with them."""
+    """Return ``ids`` without ``revoked`` and the partitions that share transactions with these."""
     ended = {ids[tp] for tp in revoked if tp in ids}
-    return {tp: of for tp, of in ids.items() if of not in ended and tp not in revoked}
+    return {tp: of for tp, of in ids.items() if of not in ended}
 
 
-def torn(
+def partitions_to_restart(
     own: Collection[TP],
     stays: Collection[TP],
     before: Mapping[str, int],
     after: Mapping[str, int],
 ) -> frozenset[TP]:
-    """The partitions in ``stays`` that are revoked and assigned again, because their transaction ends.
+    """Return the partitions in ``stays`` to revoke and assign again, as their transaction ends.
 
     ``own`` are the active partitions before the round; ``before`` and ``after`` are the group ids by topic.
     A transaction ends if any of its partitions moves to a different member or gets a different group id. The

@@ -1,10 +1,10 @@
 """Transactions of whole records under ``exactly_once``: a record's sends are committed with its offset.
 
-Stock Faust has three faults. It sends outside of every transaction if the worker does not consume the
+Stock Faust has three faults. It sends records outside of all transactions if the worker does not consume the
 target topic. It leaves buffered table changes to the next transaction. It commits while a record is half
 processed. docs/explanation/faust-at-a-rebalance.md explains how each fault repeats outputs or loses changes
-at a SIGKILL. Here each send joins the transaction of its record; ``whole_records.py`` commits between two
-records.
+at a SIGKILL. With this class each send joins the transaction of its record; ``whole_records.py`` commits
+between two records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from faust.streams import current_event
 from mode import get_logger
 
 from faust_assigner.app.transactions.held import HeldRecords
-from faust_assigner.app.transactions.ids import change, id_for, without
+from faust_assigner.app.transactions.ids import diff_ids, id_for, without
 from faust_assigner.app.transactions.producers import TransactionalProducers
 from faust_assigner.app.transactions.sends import RecordSends, within
 from faust_assigner.app.transactions.shares import Share
@@ -59,11 +59,11 @@ class PartitionTransactions(TransactionManager):
             self._producers.separate()
 
     def id_of(self, tp: TP) -> str | None:
-        """The transactional id that commits offsets of ``tp``; None if this worker does not own ``tp``."""
+        """Return the transactional id that commits offsets of ``tp``; None if ``tp`` is not owned."""
         return self._ids.get(tp)
 
     def ids_for(self, tps: Iterable[TP]) -> dict[TP, str]:
-        """The transactional ids of active partitions in the groups of the last round."""
+        """Return the transactional ids of active partitions in the groups of the last round."""
         assignor, app_id = self.app.assignor, self.app.conf.id
         return {
             tp: id_for(app_id, assignor.group_for_topic(tp.topic), tp.partition)
@@ -74,10 +74,10 @@ class PartitionTransactions(TransactionManager):
     async def on_rebalance(
         self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP]
     ) -> None:
-        """Set up the transactions of an eager round, before which every transaction has ended."""
+        """Begin the transactions of an eager round; all earlier transactions have ended before this call."""
         before, self._ids = self._ids, self.ids_for(assigned)
         self.is_fenced = False
-        await self.end(change(before, self._ids).ended)
+        await self.end(diff_ids(before, self._ids).ended)
         await self._producers.begin(set(self._ids.values()))
 
     async def revoke(self, revoked: Collection[TP]) -> None:
@@ -87,12 +87,12 @@ class PartitionTransactions(TransactionManager):
         next owner processes its record again.
         """
         before, self._ids = self._ids, without(self._ids, revoked)
-        await self.end(change(before, self._ids).ended)
+        await self.end(diff_ids(before, self._ids).ended)
 
     async def assign(self, assigned: Collection[TP]) -> None:
         """Begin the transactions of new partitions in ``assigned``; kept partitions keep theirs."""
         before, self._ids = self._ids, {**self.ids_for(assigned), **self._ids}
-        await self._producers.begin(change(before, self._ids).begun)
+        await self._producers.begin(diff_ids(before, self._ids).begun)
 
     async def end(self, ids: Collection[str]) -> None:
         """Stop the producers of ``ids`` and abort their open transactions."""
@@ -110,7 +110,7 @@ class PartitionTransactions(TransactionManager):
                 share.abandon()
 
     def _partition_at_hand(self) -> TP | None:
-        """The partition of the current record; None if there is no current record of this app."""
+        """Return the partition of the current record; None if there is no current record of this app."""
         event = current_event()
         # In this process, an agent of a different app may send to a topic of this app.
         if event is None or event.app is not self.app or not event.message:
@@ -123,7 +123,7 @@ class PartitionTransactions(TransactionManager):
         return tp
 
     def share_at_hand(self) -> Share | None:
-        """The share for the sends and table changes of the current record; None if there is no such record.
+        """Return the share for the current record's sends and table changes; None without a record.
 
         If this worker no longer owns the partition, the share is abandoned; the next owner repeats the
         record.
@@ -152,14 +152,20 @@ class PartitionTransactions(TransactionManager):
         *,
         transactional_id: str | None = None,
     ) -> Awaitable[object]:
-        """Send within the transaction of the current record, to any topic, in the order of the calls."""
+        """Send within the transaction of the current record, to any topic, in the order of the calls.
+
+        A message without a record, such as a timer's, belongs to no transaction. Faust sends it in the
+        transaction of its target partition, which is committed only after a record of that partition.
+        """
         place = self._sends.next_place()
         if place is None:
-            return await super().send(topic, key, value, partition, timestamp, headers)
+            known = self.consumer.key_partition(topic, key, partition)
+            place_in_topic = partition if known is None else known
+            return await self.producer.send(topic, key, value, place_in_topic, timestamp, headers)
         return await self._sends.send(place, topic, key, value, partition, timestamp, headers)
 
     def note_fence(self, transactional_id: str, error: BaseException) -> bool:
-        """Return whether Kafka fenced the producer of this id; if so, give up all partitions and rejoin."""
+        """Return whether Kafka fenced the producer of this id; if so, revoke all partitions and rejoin."""
         if not self._producers.was_fenced(transactional_id, error):
             return False
         if not self.is_fenced:
@@ -188,12 +194,12 @@ class PartitionTransactions(TransactionManager):
             yield
 
     def reached(self, transactional_id: str) -> Mapping[TP, int]:
-        """The last offset of each source partition that sent into the open transaction."""
+        """Return the last offset of each source partition that sent into the open transaction."""
         share = self._shares.get(transactional_id)
         return {} if share is None else share.reached
 
     def sources(self) -> dict[TP, int]:
-        """The last offset of each source partition that sent into an open transaction."""
+        """Return the last offset of each source partition that sent into an open transaction."""
         return {tp: at for share in self._shares.values() for tp, at in share.reached.items()}
 
     def fail(self, tp: TP, error: BaseException) -> None:
@@ -212,7 +218,7 @@ class PartitionTransactions(TransactionManager):
         return share is not None and share.error is not None
 
     def close(self, transactional_id: str) -> None:
-        """Close the current share; new sends join the next transaction and wait for its begin."""
+        """Close the current share; new sends join the next transaction and wait until it has begun."""
         self._closed[transactional_id] = self._shares.get(transactional_id) or Share(
             transactional_id, begun=True
         )
@@ -259,7 +265,7 @@ class PartitionTransactions(TransactionManager):
                 self.fail_id(transactional_id, share.error)
                 raise share.error
         if self.is_fenced or (share is not None and share.abandoned):
-            return False  # the worker stops, or has lost the partitions in a rebalance
+            return False  # the worker was fenced, or the share was abandoned
         try:
             await self.producer.commit_transactions(
                 {transactional_id: offsets},
@@ -283,7 +289,7 @@ class PartitionTransactions(TransactionManager):
         return sorted(by_id.items())
 
     def begin_next(self) -> None:
-        """Release the sends that waited for a commit; Kafka's next transactions, if any, have begun."""
+        """Release the sends that waited for a commit, because Kafka's next transactions have begun."""
         for transactional_id in self._closed:
             self._shares[transactional_id].begin()
         self._closed.clear()

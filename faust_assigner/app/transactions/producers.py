@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import BrokerResponseError, ProducerFenced
 from mode import get_logger
@@ -13,6 +13,8 @@ from mode import get_logger
 from faust_assigner.app.retry import retry
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaProducer
+
     from faust_assigner.app.host.bases import TransactionsBase as TransactionManager
 
 logger = get_logger(__name__)
@@ -26,8 +28,20 @@ class TransactionsRefused(Exception):
     """The broker does not support transactions, or does not allow them for this worker."""
 
 
+class _ById(dict[str, "AIOKafkaProducer"]):
+    """The producers by their ids; a loop over ``values()`` allows changes meanwhile.
+
+    Faust's ``flush()`` and ``on_stop()`` await each producer in such a loop. A round may begin or end
+    producers at that time.
+    """
+
+    def values(self) -> Any:
+        """Return the producers of this moment."""
+        return list(super().values())
+
+
 class TransactionalProducers:
-    """Begins, ends and aborts the transactions of ``transactions``, Faust's transaction manager.
+    """Begins, ends and aborts the transactions of Faust's transaction manager (``transactions``).
 
     Faust's own producer keeps the producers by their ids.
     """
@@ -36,15 +50,15 @@ class TransactionalProducers:
         self._transactions, self._producer = transactions, transactions.producer
 
     def separate(self) -> None:
-        """Keep the producers of this app apart.
+        """Keep the producers of this app separate from the producers of other apps.
 
         The driver keeps producers in class attributes. With these, apps in one process would abort each
         other's transactions.
         """
-        self._producer._transaction_producers, self._producer._trn_locks = {}, {}
+        self._producer._transaction_producers, self._producer._trn_locks = _ById(), {}
 
     async def begin(self, ids: Collection[str]) -> None:
-        """Begin a transaction under each of ``ids``. Raises TransactionsRefused if the broker refuses.
+        """Begin a transaction with each of ``ids``. Raises TransactionsRefused if the broker refuses.
 
         Stock Faust logs the refusal as a warning, and its worker ends with a KeyError at the first commit.
         """
@@ -110,7 +124,7 @@ class TransactionalProducers:
 
         Kafka fences the producer in two cases. A different worker has begun with the id while this worker
         was paused. Or the transaction was open for longer than its timeout. aiokafka raises ProducerFenced
-        at one call only; other calls raise a different error.
+        at one call only; later calls raise a different error.
         """
         if isinstance(error, ProducerFenced):
             return True
@@ -123,6 +137,6 @@ class TransactionalProducers:
         )
 
     def end_of(self, transactional_id: str) -> asyncio.Future[object] | None:
-        """aiokafka's future for the end of the open transaction; None if there is none."""
+        """Return aiokafka's future for the end of the open transaction; None if there is none."""
         producer = self._producer._transaction_producers.get(transactional_id)
         return None if producer is None else producer._txn_manager.wait_for_transaction_end()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from faust_assigner.app.transactions.manager import PartitionTransactions
 
-#: The place (the turn) of the running task's sends, if the task has a fixed place.
+#: The place (turn in the order of sends) of the running task's sends, if the task has a fixed place.
 _place: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
@@ -45,17 +45,17 @@ class RecordSends:
         self._running: set[asyncio.Task[None]] = set()
 
     def next_place(self) -> Place | None:
-        """The place of the next send; None if there is no current record."""
+        """Return the place of the next send (:class:`Place`); None if there is no current record."""
         return _place.get() or self._take_place()
 
     def _take_place(self) -> Place | None:
-        """The next place in the current record's transaction; None if there is no current record."""
+        """Return the next place in the current record's transaction; None if there is no current record."""
         share = self._transactions.share_at_hand()
         if share is None:
             return None
         message = current_event().message
         share.reached[message.tp] = max(message.offset, share.reached.get(message.tp, -1))
-        self._transactions.held.look_again(share.transactional_id)
+        self._transactions.held.recheck_waiting(share.transactional_id)
         before, share.tail = share.tail, asyncio.get_running_loop().create_future()
         return Place(share.transactional_id, share, before, share.tail)
 
@@ -94,7 +94,9 @@ class RecordSends:
             place.share.sent()
             sent.add_done_callback(partial(self._answered, place.share))
             return sent
-        except Exception as exc:  # not KafkaError: aiokafka's IllegalOperation is none
+        except (
+            Exception
+        ) as exc:  # not only KafkaError: aiokafka's IllegalOperation does not derive from it
             if transactions.note_fence(place.transactional_id, exc):
                 raise ProducerSendError(f"{place.transactional_id} was fenced") from exc
             raise

@@ -52,7 +52,7 @@ class Share:
             self.answered.set_result(None)
 
     async def wait_for_answers(self, transaction: asyncio.Future[Any] | None) -> None:
-        """Wait for all answers or until ``transaction`` has failed: its records then get no answer."""
+        """Wait for all answers, or until ``transaction`` has failed: its records then get no answer."""
         if self.unanswered:
             self.answered = asyncio.get_running_loop().create_future()
             ends = {self.answered} if transaction is None else {self.answered, transaction}
@@ -81,7 +81,7 @@ class Place(NamedTuple):
     done: asyncio.Future[None]
 
     def leave(self) -> None:
-        """Let the next send start once all earlier sends have left."""
+        """Let the next send start once all earlier sends have called this method."""
         self.before.add_done_callback(self._pass_on)
 
     def _pass_on(self, _: object) -> None:

@@ -20,7 +20,7 @@ class Taker(Protocol):
     """The receiver of a source's results."""
 
     def take(self, found: Found) -> None:
-        """Take a new document, or the reason for its absence, or None if only time has passed."""
+        """Take a new document, the reason for its absence, or None if neither has changed."""
 
 
 class Follower:

@@ -50,7 +50,7 @@ Clock: TypeAlias = Callable[[], dt.datetime]
 
 
 class Mode(Enum):
-    """Whether the weights are used, only scored on each decision (shadow), or ignored."""
+    """The use of the weights: used, only scored on each decision (shadow), or ignored."""
 
     ON = "on"
     SHADOW = "shadow"
@@ -133,7 +133,7 @@ class WeightsProvider:
             )
 
     def take(self, found: Found) -> None:
-        """Take a new document, or the reason for its absence, or None if only time has passed."""
+        """Take a new document, the reason for its absence, or None if neither has changed."""
         if isinstance(found, bytes):
             try:
                 self._document = decode(found)
@@ -156,7 +156,7 @@ class WeightsProvider:
         self._first_look.set()
 
     def observe(self, inputs: DecisionInputs, made: Plan) -> None:
-        """Score the weights on a decision made without weights; runs on the observers' thread."""
+        """Score the weights on a decision that was made without weights; runs on the observers' thread."""
         if self.wanted.mode is not Mode.SHADOW or not self.current.in_force:
             return
         self.last_trial = found = score(

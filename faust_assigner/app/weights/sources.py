@@ -22,12 +22,12 @@ class NoWeights(FaustAssignerError):
     """No document exists; the message names the place that was read."""
 
 
-#: The document, the reason for its absence, or None if only time has passed.
+#: The document, the reason for its absence, or None if neither has changed.
 Found: TypeAlias = bytes | FaustAssignerError | None
 
 
 class Source(Protocol):
-    """Yields the document after a change, the reason for its absence, or None after some time."""
+    """Yields the changed document, the reason for its absence, or None if neither has changed."""
 
     def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
         """Yield an item about every ``poll_s`` seconds or sooner; close resources at the end."""
@@ -78,9 +78,9 @@ class TopicSource:
         """Yield the group's newest record, then every later record."""
         async with consumer_of(self.connection) as consumer:
             await self._assign(consumer)
-            yield await self._first(consumer, poll_s)
+            yield await self._read_to_ends(consumer, poll_s)
             while True:
-                yield await self._newest(consumer, poll_s)
+                yield await self._poll_newest(consumer, poll_s)
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
         """Seek to the beginning of every partition. Raises NoWeights if there is no topic."""
@@ -93,23 +93,25 @@ class TopicSource:
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
 
-    async def _first(self, consumer: AIOKafkaConsumer, poll_s: float) -> bytes | FaustAssignerError:
+    async def _read_to_ends(
+        self, consumer: AIOKafkaConsumer, poll_s: float
+    ) -> bytes | FaustAssignerError:
         """Return the newest record up to the current ends, since any partition may contain it."""
         records: list[ConsumerRecord[bytes, bytes]] = []
         ends = await consumer.end_offsets(consumer.assignment())
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):
             # The partitions' records may arrive in any order.
-            records = _newest_of([*records, *await self._received(consumer, poll_s)])
+            records = _newest_of([*records, *await self._poll_group_records(consumer, poll_s)])
         if not records:
             return NoWeights(f"topic {self.topic} has no record of group {self.group_id!r}")
         return self._document_or_error(records[0])
 
-    async def _newest(self, consumer: AIOKafkaConsumer, poll_s: float) -> Found:
+    async def _poll_newest(self, consumer: AIOKafkaConsumer, poll_s: float) -> Found:
         """Return the group's last record received within ``poll_s``; None without a record."""
-        records = _newest_of(await self._received(consumer, poll_s))
+        records = _newest_of(await self._poll_group_records(consumer, poll_s))
         return self._document_or_error(records[0]) if records else None
 
-    async def _received(
+    async def _poll_group_records(
         self, consumer: AIOKafkaConsumer, poll_s: float
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Return the group's records of one poll."""

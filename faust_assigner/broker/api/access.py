@@ -1,8 +1,9 @@
 """Check the rights that each API needs; refuse unauthorized requests and list elements.
 
 ``RIGHTS`` maps each API key to operations on resources, as Apache Kafka checks them. This module
-checks whole requests and the elements of lists. Handlers check the rights with ``is_inside``: these rights
-depend on more than the request, or the answer omits unauthorized elements without an error.
+checks whole requests and the elements of lists. Handlers check the rights with ``is_inside`` themselves,
+because these rights depend on more than the request, or because the answer omits unauthorized elements
+without an error.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
 
 
 async def handle(api: Api, call: Call, request: Any) -> Any:
-    """Handle the authorized part of a request; refuse each other element with Kafka's error."""
+    """Handle the authorized part of a request; answer each unauthorized element with Kafka's error."""
     if call.node.authorizer is None:
         outcome = api.handle(call, request)
         return await outcome if _is_awaitable(outcome) else outcome
@@ -198,10 +199,10 @@ def _refuse_request(api: Api, call: Call, request: Any, error: ErrorCode) -> Val
 
 
 async def compute(call: Call, request: Any, refusal: Callable[[], Values]) -> Values:
-    """Return ``refusal()``: in a thread for a long request, which may have 250,000 elements.
+    """Return ``refusal()``, from a thread if the request is long; it may have 250,000 elements.
 
-    A short request is answered at once. If its client has closed its sending side, the connection
-    ends when the loop gets its next turn.
+    A short request is answered without a thread: if its client has closed its sending side, the connection
+    ends at the loop's next turn.
     """
     return await call.node.crunch(refusal) if _is_long_request(request) else refusal()
 

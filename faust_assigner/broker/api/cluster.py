@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
-from faust_assigner.broker.api.operations import of_cluster
+from faust_assigner.broker.api.operations import cluster_operations
 from faust_assigner.broker.groups.configs import GROUP_CONFIGS
 from faust_assigner.broker.setting_kinds import BOOLEAN, INT, LIST, ConfigKind
 from faust_assigner.broker.settings import SETTINGS
@@ -50,7 +50,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> Values:
         "controller_id": call.node.settings.node_id,
         "brokers": [broker_values(call)],
         "endpoint_type": getattr(request, "endpoint_type", 1),
-        "cluster_authorized_operations": of_cluster(call, request),
+        "cluster_authorized_operations": cluster_operations(call, request),
     }
 
 
@@ -256,9 +256,7 @@ def _apply(call: Call, topic: Topic, configs: dict[str, str], change: Any) -> No
         configs.pop(change.name, None)
         return
     if change.name not in call.node.defaults:
-        raise Refused(
-            ErrorCode.invalid_config, f"cannot set topic config {change.name!r} to {change.value!r}"
-        )
+        raise Refused(ErrorCode.invalid_config, f"there is no topic config {change.name!r}")
     if change.config_operation == SET:
         configs[change.name] = change.value
         return

@@ -72,7 +72,8 @@ async def fetch(call: Call, request: FetchRequest) -> Values:
     min_bytes = max(request.min_bytes, 0)
     sound = bool(wants) and not any(w.error is not ErrorCode.none for w in wants)
     if sound and wait_ms > 0 and sum(map(_available_bytes, wants)) < min_bytes:
-        await _wait(call, wants, min_bytes, wait_ms)
+        # A wait with a place would stop four long handlers of other clients for the whole wait.
+        await call.throttle.wait_outside(_wait(call, wants, min_bytes, wait_ms))
     return await _answer(call, wants, request.max_bytes, session)
 
 

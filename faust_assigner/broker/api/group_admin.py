@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.operations import of_group
+from faust_assigner.broker.api.operations import group_operations
 from faust_assigner.broker.security.acls import CLUSTER, DESCRIBE, GROUP, THE_CLUSTER
 from faust_assigner.coordinator.events import DeleteGroup
 from faust_assigner.coordinator.group import Group
@@ -46,7 +46,7 @@ async def described_groups(
     for group_id in dict.fromkeys(group_ids):
         described = describe(call, group_id)
         if described["error_code"] is ErrorCode.none:
-            may = of_group(call, request, group_id)
+            may = group_operations(call, request, group_id)
             described = {**described, "authorized_operations": may}
         groups.append(described)
         await call.throttle.turn(sum(map(member_bytes, described.get("members", ()))))

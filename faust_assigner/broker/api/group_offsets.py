@@ -62,7 +62,7 @@ async def _committed_topics(
     wanted: dict[Any, dict[int, None]] = {}
     for topics in asked_for:
         if topics is None:
-            for name, partition in call.node.groups.books.offsets(group_id).entries:
+            for name, partition in list(call.node.groups.books.offsets(group_id).entries):
                 if call.may(DESCRIBE, TOPIC, name):
                     wanted.setdefault(name, {})[partition] = None
                 await call.throttle.turn()
@@ -134,7 +134,7 @@ async def _topic_answer(
 
 
 def subscribed(group: Group) -> Callable[[str], bool]:
-    """Return a function of a topic: whether members subscribe to it (KIP-496); true if unknown."""
+    """Return a function that tells if members subscribe to a topic (KIP-496); True if unknown."""
     if group.state_name == "Empty":
         return lambda topic: False
     topics = group.subscribed_topics()
@@ -161,7 +161,9 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> Values:
         numbers = [p.partition_index for p in wanted.partitions]
         if not in_use:
             gone = [(wanted.name, n) for n in numbers if n in held]
-            call.node.groups.books.delete_offsets(request.group_id, gone)
+            failed = call.node.groups.books.delete_offsets(request.group_id, gone)
+            if failed is not Code.NONE:
+                return {"error_code": ErrorCode(failed)}
         parts = [
             {
                 "partition_index": n,

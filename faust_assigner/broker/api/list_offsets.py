@@ -121,17 +121,16 @@ async def _offset_at_time(call: Call, log: PartitionLog, timestamp: int) -> tupl
     if reading is None:
         return None
 
-    def look() -> tuple[list[bytes | None], tuple[int, int]]:
+    def find_batch() -> tuple[list[bytes | None], tuple[int, int]]:
         found = log.store.get_many(reading.keys)
         return found, records.find_timestamp(found[0], timestamp) if found[0] is not None else (
             -1,
             -1,
         )
 
-    batches, found = await call.node.aside(look)
-    if not present_batches(log, batches, reading):  # trimmed or compacted during the read
-        is_cleaned = reading.cleanings != log.cleanings
-        return await _offset_at_time(call, log, timestamp) if is_cleaned else None
+    batches, found = await call.node.aside(find_batch)
+    if not present_batches(log, batches, reading):  # trimmed, compacted or deleted during the read
+        return None if log.deleted else await _offset_at_time(call, log, timestamp)
     return max(found[0], log.start_offset), found[1]
 
 

@@ -137,14 +137,14 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> Values:
 
 def heartbeat(call: Call, request: HeartbeatRequest) -> Encoded:
     """Answer a heartbeat at once."""
-    return beating(call.node, call.version, request)()
+    return heartbeat_answerer(call.node, call.version, request)()
 
 
-def beating(node: Node, version: int, request: HeartbeatRequest) -> Again:
+def heartbeat_answerer(node: Node, version: int, request: HeartbeatRequest) -> Again:
     """Return a function that answers this heartbeat and all identical later heartbeats."""
     group_id, instance_id = request.group_id, getattr(request, "group_instance_id", None)
     event = Heartbeat(NO_TOKEN, request.member_id, request.generation_id, instance_id)
-    return lambda: _heartbeat_answer(version, node.groups.beat(group_id, event))
+    return lambda: _heartbeat_answer(version, node.groups.heartbeat(group_id, event))
 
 
 @functools.cache
@@ -186,7 +186,7 @@ async def leave_group(call: Call, request: Any) -> Values:
 
 APIS: Final = (
     Api(JOIN_GROUP, "JoinGroup", 0, 9, join_group),
-    Api(HEARTBEAT, "Heartbeat", 0, 4, heartbeat, again=beating),
+    Api(HEARTBEAT, "Heartbeat", 0, 4, heartbeat, again=heartbeat_answerer),
     Api(LEAVE_GROUP, "LeaveGroup", 0, 5, leave_group),
     Api(SYNC_GROUP, "SyncGroup", 0, 5, sync_group),
 )

@@ -10,7 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers, internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
-from faust_assigner.broker.api.operations import of_cluster, of_topic
+from faust_assigner.broker.api.operations import cluster_operations, topic_operations
+from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.security.acls import (
     CLUSTER,
     CREATE,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+IDS_SINCE: Final = 12  # the first version of Metadata that looks topics up by id
 PARTITION_BYTES: Final = 40  # estimated size of one partition in an answer
 CACHED_TOPICS: Final = 1_000  # requests for more topics are rare and would need long cache keys
 #: Key type -> type of resource, and the error for a peer without the right to describe the resource.
@@ -45,21 +47,26 @@ CREATED: Final = {
 Wanted = tuple[str | None, uuid.UUID | None]
 
 
-async def metadata(call: Call, request: MetadataRequest) -> Encoded:
-    """Return topics by name or id, each once. A null list (in version 0: an empty list) means all topics."""
+async def metadata(call: Call, request: MetadataRequest) -> Encoded | Values:
+    """Return topics by name or id, each once. A null list (in version 0: an empty list) means all topics.
+
+    Versions 10 and 11 have the fields for topic ids, but only names are valid there, as in Kafka.
+    """
     node = call.node
     wanted: tuple[Wanted, ...] | None = None
     if request.topics is not None and (request.topics or call.version > 0):
         wanted = tuple(
             dict.fromkeys((t.name, getattr(t, "topic_id", None)) for t in request.topics)
         )
+    if call.version < IDS_SINCE and any(name is None or key for name, key in wanted or ()):
+        return refuse(METADATA, call.version, request, ErrorCode.invalid_request)
     may_create = bool(getattr(request, "allow_auto_topic_creation", True))
     barred: frozenset[str] = frozenset()
     if wanted and may_create and node.settings.auto_create_topics_enable:
         barred = await _create_missing_topics(call, wanted)
     host, port = node.address_for(call.peer.local_host, call.peer.protocol)
     wants_operations = bool(getattr(request, "include_topic_authorized_operations", False))
-    for_cluster = of_cluster(call, request)
+    for_cluster = cluster_operations(call, request)
 
     async def make() -> bytes:
         values = {
@@ -80,7 +87,8 @@ async def metadata(call: Call, request: MetadataRequest) -> Encoded:
     if is_checked or (wanted is not None and len(wanted) > CACHED_TOPICS):
         return Encoded(await make())
     key = (call.version, wanted, host, port, wants_operations, for_cluster)
-    return Encoded(await node.metadata_cache.get(key, make))
+    # The call that makes the answer may need a place in the throttle, so a waiting call gives up its own.
+    return Encoded(await call.throttle.wait_outside(node.metadata_cache.get(key, make)))
 
 
 async def _create_missing_topics(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:
@@ -125,7 +133,7 @@ async def _topics(
         elif topic is not None:
             if (topic.name, None) not in answers:
                 answers[topic.name, None] = _topic_values(
-                    call, topic, of_topic(call, request, topic.name)
+                    call, topic, topic_operations(call, request, topic.name)
                 )
                 await call.throttle.turn(PARTITION_BYTES * len(topic.partitions))
         elif name is None:
@@ -139,7 +147,7 @@ async def _topics(
             error = (
                 ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
             )
-            operations = of_topic(call, request, name)
+            operations = topic_operations(call, request, name)
             values = {"error_code": error, "name": name, "topic_authorized_operations": operations}
             answers[name, None] = values
             await call.throttle.turn()
@@ -205,7 +213,7 @@ def _coordinator(call: Call, key: str, key_type: int) -> Values:
     else:
         kind, denied = COORDINATED[key_type]
         if not call.may(DESCRIBE, kind, key):
-            error, message = denied, "the right to describe it is missing"
+            error, message = denied, "the client lacks the right to describe this id"
     if error is not ErrorCode.none:
         return {
             "key": key,

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.topics import Topic
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator.errors import Code
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 OFFSET_COMMIT: Final = 8
 COMMITTED_AT_ONCE: Final = 500
-Changes = dict[TopicPartition, Committed]
+#: The offset to store for each partition, and the partition's log.
+Changes = dict[TopicPartition, tuple[Committed, PartitionLog]]
 
 
 async def offset_commit(call: Call, request: OffsetCommitRequest) -> Values:
@@ -59,11 +61,15 @@ async def commit_answer(
     return {"topics": topics}
 
 
-def in_slices(changes: Changes) -> Iterator[Changes]:
-    """Yield the offsets in slices of at most COMMITTED_AT_ONCE; one write stores each slice."""
+def in_slices(changes: Changes) -> Iterator[dict[TopicPartition, Committed]]:
+    """Yield the offsets in slices of at most COMMITTED_AT_ONCE; one write stores each slice.
+
+    A topic that was deleted meanwhile is left out: a new topic of its name would inherit its offsets.
+    """
     entries = list(changes.items())
     for first in range(0, len(entries), COMMITTED_AT_ONCE):
-        yield dict(entries[first : first + COMMITTED_AT_ONCE])
+        part = entries[first : first + COMMITTED_AT_ONCE]
+        yield {key: committed for key, (committed, log) in part if not log.deleted}
 
 
 async def _check_member_and_store(
@@ -137,7 +143,8 @@ async def _check_partitions(
             else:
                 epoch = getattr(part, "committed_leader_epoch", -1)
                 committed = Committed(part.committed_offset, epoch, note, now, expires)
-                changes[(topic.name, part.partition_index)] = committed
+                log = topic.partitions[part.partition_index]
+                changes[(topic.name, part.partition_index)] = committed, log
             await call.throttle.turn()
     return faults, changes
 

@@ -80,7 +80,7 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Valu
 
 
 async def elect_leaders(call: Call, request: ElectLeadersRequest) -> Values:
-    """Answer ELECTION_NOT_NEEDED, because the only replica leads. For null, list no partitions."""
+    """Answer ELECTION_NOT_NEEDED, because the only replica leads. For null, list only topics."""
     asked = request.topic_partitions
     parts: Parts = {topic.name: [] for topic in call.node.catalogue} if asked is None else {}
     for topic in asked or ():

@@ -44,7 +44,7 @@ def authorized(call: Call, resource_type: int, name: str) -> int:
     return sum(1 << one for one in OPERATIONS[resource_type] if call.may(one, resource_type, name))
 
 
-def of_cluster(call: Call, request: Any) -> int:
+def cluster_operations(call: Call, request: Any) -> int:
     """Return the operations on the cluster if the request asks for them; 0 without the right to DESCRIBE."""
     if not getattr(request, "include_cluster_authorized_operations", False):
         return NOT_ASKED
@@ -52,13 +52,13 @@ def of_cluster(call: Call, request: Any) -> int:
     return authorized(call, CLUSTER, THE_CLUSTER) if may_describe else 0
 
 
-def of_topic(call: Call, request: Any, name: str) -> int:
+def topic_operations(call: Call, request: Any, name: str) -> int:
     """Return the operations on a topic if the request asks for them."""
     is_asked = getattr(request, "include_topic_authorized_operations", False)
     return authorized(call, TOPIC, name) if is_asked else NOT_ASKED
 
 
-def of_group(call: Call, request: Any, group_id: str) -> int:
+def group_operations(call: Call, request: Any, group_id: str) -> int:
     """Return the operations on a group if the request asks for them."""
     is_asked = getattr(request, "include_authorized_operations", False)
     return authorized(call, GROUP, group_id) if is_asked else NOT_ASKED

@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import internal_topics
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
 from faust_assigner.broker.limits import INLINE_BATCH_BYTES
-from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.acls import TOPIC, TRANSACTIONAL_ID, WRITE
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 PRODUCE: Final = 0
 NO_OFFSET: Final = -1
 BARRED: Final = ErrorCode.transactional_id_authorization_failed
-NO_NAME: Final = "a transactional batch without a transactional id"
+NO_NAME: Final = "the request has a transactional batch, but no transactional id"
 NO_RIGHT: Final = "the right to write with this transactional id is missing"
 ADDING_SINCE: Final = 12  # since this version, a batch adds its partition (KIP-890)
 ABORTABLE_SINCE: Final = 11  # older clients do not know TRANSACTION_ABORTABLE
@@ -99,7 +98,9 @@ async def _produce_to_partition(
 ) -> Values:
     if request.acks not in (-1, 0, 1):
         return _refusal_values(
-            wanted.index, ErrorCode.invalid_required_acks, f"acks={request.acks}"
+            wanted.index,
+            ErrorCode.invalid_required_acks,
+            f"acks={request.acks} is none of -1, 0, 1",
         )
     if topic is None:
         return _refusal_values(wanted.index, missing, None)
@@ -172,7 +173,7 @@ async def _append_batch(
     verdict = log.producers.judge(batch)
     if verdict.error is not ErrorCode.none:
         raise BadBatch(
-            f"producer {batch.producer_id}: sequence {batch.base_sequence} is refused",
+            f"sequence {batch.base_sequence} of producer {batch.producer_id}: {verdict.error.name}",
             verdict.error,
         )
     base = verdict.duplicate_of
@@ -182,9 +183,9 @@ async def _append_batch(
         else:
             node.counters["batches_repeated"] += 1
         # A repeated batch waits for the disk, too, because the first wait may have failed.
-        await flush(node, log, int(node.config(topic, "flush.messages")))
+        await flush(call, log, int(node.config(topic, "flush.messages")))
     except StoreFailed as failed:
-        node.space.give_back()
+        node.space.reclaim_if_low()
         raise BadBatch(str(failed), ErrorCode.kafka_storage_error) from failed
     return base, stamped
 
@@ -214,14 +215,15 @@ def _check_transaction(
         code = Code.INVALID_TXN_STATE
     if code is not Code.NONE:
         why = f"producer {batch.producer_id} epoch {batch.producer_epoch} of {transactional_id!r}"
-        raise BadBatch(f"{why} has no open transaction with this partition", ErrorCode(code))
+        raise BadBatch(f"{why} may not write here: {ErrorCode(code).name}", ErrorCode(code))
 
 
-async def flush(node: Node, log: PartitionLog, flush_every: int) -> None:
+async def flush(call: Call, log: PartitionLog, flush_every: int) -> None:
     """Wait for the disk if at least ``flush_every`` records may not be on disk yet (flush.messages)."""
     end = log.end_offset
     if end - log.flushed_to >= flush_every:
-        await node.flushing.flushed()
+        call.throttle.end()  # a slow disk must not delay long requests of other clients
+        await call.node.flushing.flushed()
         log.flushed_to = max(log.flushed_to, end)
 
 

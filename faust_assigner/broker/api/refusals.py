@@ -145,7 +145,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
 
 
 def refuse(api_key: int, version: int, request: Any, error: ErrorCode) -> Values:
-    """Return the answer that refuses ``request``; for an unreadable request (None), with one element."""
+    """Return the answer that refuses ``request``; lists have one element if it is unreadable (None)."""
     answer = {f.name for f in fields(load_response_schema(api_key, version))}
     if "error_code" in answer:
         return {"error_code": error}

@@ -50,7 +50,7 @@ async def authenticate(call: Call, request: SaslAuthenticateRequest) -> Values:
     """Handle one message of the log-in. After a failure, delay the answer and close the connection."""
     gate = call.peer.gate
     if gate is None or gate.is_open:
-        return _refusal_values(ErrorCode.illegal_sasl_state, "there is no log-in to go on with")
+        return _refusal_values(ErrorCode.illegal_sasl_state, "no log-in is in progress")
     try:
         answer = await gate.answer(request.auth_bytes)
     except LogInFailed:

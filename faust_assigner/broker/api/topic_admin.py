@@ -125,7 +125,7 @@ def _check_replicas(call: Call, assignments: Sequence[Any], partitions: int) -> 
             f"the request has {len(assignments)} assignments for {partitions} new partitions",
         )
     if any(tuple(a.broker_ids) != (me,) for a in assignments):
-        raise Refused(ErrorCode.invalid_replica_assignment, f"the only broker is {me}")
+        raise Refused(ErrorCode.invalid_replica_assignment, f"{me} is the only broker")
 
 
 async def delete_topics(call: Call, request: Any) -> Values:
@@ -161,8 +161,7 @@ async def delete_topics(call: Call, request: Any) -> Values:
         answer = {"name": name, "topic_id": topic_id, **_values_or_refusal(delete, name, topic_id)}
         answers.append(answer)
         if answer["error_code"] is ErrorCode.none:
-            for _ in call.node.groups.books.topic_deleted(answer["name"]):
-                await call.throttle.turn()
+            await call.throttle.wait_outside(call.node.drop_offsets(answer["name"]))
         await call.throttle.turn()
     call.node.space.freed()
     return {"responses": answers}

@@ -14,7 +14,7 @@ from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 from faust_assigner.broker.topics import Topic
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
-#: Empty lists, because Kafka's tools fail on null.
+#: The replica lists of a partition: empty and not null, because Kafka's tools fail on null.
 NO_ELR: Final[Values] = {"eligible_leader_replicas": (), "last_known_elr": ()}
 MAX_PARTITIONS: Final = 2_000  # in one page: Kafka's max.request.partition.size.limit
 

@@ -186,7 +186,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> Values:
             return {"error_code": ErrorCode.coordinator_not_available}
         event = EndAndBump(*producer, fresh_id)
     error = _ask(call, END_TXN, transactional_id, event)
-    # Read now, because a new producer may fence this producer during the wait for the disk.
+    # The result is read before the wait for the disk, because a new producer may fence this one then.
     ended = call.node.transactions.get(transactional_id)
     if error is ErrorCode.none:
         error = await _flush_transaction(call, transactional_id)
@@ -204,11 +204,11 @@ async def _flush_transaction(call: Call, transactional_id: str) -> ErrorCode:
     """Wait for the disk if a topic of the transaction requires this (flush.messages)."""
     node = call.node
     try:
-        for topic, log in node.transactions.touched(transactional_id):
+        for topic, log in node.transactions.unflushed_partitions(transactional_id):
             if not log.deleted:
-                await flush(node, log, int(node.config(topic, "flush.messages")))
+                await flush(call, log, int(node.config(topic, "flush.messages")))
     except StoreFailed:
-        node.space.give_back()
+        node.space.reclaim_if_low()
         return ErrorCode.coordinator_not_available
     node.transactions.flushed(transactional_id)
     return ErrorCode.none
@@ -223,7 +223,7 @@ async def _check_and_store(
     call: Call, request: TxnOffsetCommitRequest, changes: Changes
 ) -> ErrorCode:
     """Check the transaction and the member, then store; return one error for all valid partitions."""
-    error = _check_write(call, request)
+    error = _ask_transaction(call, request)
     if error is not Code.NONE:
         return ErrorCode(error)
     reply = await asked(
@@ -244,17 +244,17 @@ async def _check_and_store(
         return ErrorCode.illegal_generation if stale else ErrorCode(reply.error)
     for part in in_slices(changes):
         # Each slice of the request is checked again: the transaction may have ended meanwhile.
-        error = _check_write(call, request)
+        error = _ask_transaction(call, request)
         if error is Code.NONE:
             books = call.node.groups.books
-            error = books.commit_later(request.group_id, request.producer_id, part)
+            error = books.store_pending(request.group_id, request.producer_id, part)
         if error is not Code.NONE:
             break
         await call.throttle.turn()
     return ErrorCode(error)
 
 
-def _check_write(call: Call, request: TxnOffsetCommitRequest) -> Code:
+def _ask_transaction(call: Call, request: TxnOffsetCommitRequest) -> Code:
     if not limits.is_group_id(request.group_id):
         return Code.INVALID_GROUP_ID
     kind = AddAndWriteOffsets if call.version >= ADDING_SINCE else WriteOffsets

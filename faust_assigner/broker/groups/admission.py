@@ -104,7 +104,12 @@ class GroupQuota:
         self._standing[entry.address] -= 1
         self._simple[entry.address] -= entry.is_simple
         for is_simple in (True, False):  # is_simple may have changed since the creation
-            self._fresh.get((entry.address, is_simple), {}).pop(group_id, None)
+            fresh = self._fresh.get((entry.address, is_simple), {})
+            fresh.pop(group_id, None)
+            if not fresh:
+                self._fresh.pop((entry.address, is_simple), None)
+        if not self._standing[entry.address]:
+            del self._standing[entry.address], self._simple[entry.address]
         peer = entry.peer() if entry.peer is not None else None
         if peer is not None:
             peer.created_groups -= 1
@@ -119,7 +124,7 @@ class GroupQuota:
         return self._left(creator.address if creator is not None else None, is_simple) <= 0
 
     def _left(self, address: str | None, is_simple: bool) -> int:
-        """Return how many more groups an address may create: the free places minus its own groups."""
+        """Return how many more groups an address may create: the unused number minus its own groups."""
         left = limits.MAX_GROUPS - self._standing.total()
         if address is not None:
             left -= self._standing[address]
@@ -129,7 +134,7 @@ class GroupQuota:
         return left
 
     def fresh(self, creator: GroupCreator | None, *, is_simple: bool) -> Iterator[str]:
-        """Yield the groups that may be empty, each once: first from the peer's own address and kind."""
+        """Take out and yield the groups that may be empty; the peer's own address and kind come first."""
         mine = (creator.address if creator is not None else "", is_simple)
         keys = sorted(self._fresh, key=lambda key: (key != mine, key[0] != mine[0], key))
         for key in keys:

@@ -32,7 +32,7 @@ class Refusal:
         said = f"group {self.group_id}: {type(self.event).__name__} of {member_id or 'nobody'}"
         if epoch is not None:
             said += f" with epoch {epoch}"
-        return f"{said} is refused {self.error.name}: {self._why(member_id, instance_id)}"
+        return f"{said} is refused with {self.error.name}: {self._why(member_id, instance_id)}"
 
     def _why(self, member_id: str, instance_id: str | None) -> str:
         if self.group is None:

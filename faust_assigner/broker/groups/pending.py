@@ -9,15 +9,21 @@ from faust_assigner.broker.storage.store import Store
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
 
 #: An offset, and whether a later commit outside the transaction replaces it.
-Waiting = tuple[Committed, bool]
+PendingOffset = tuple[Committed, bool]
 Pair = tuple[bytes, bytes]
+Which = Callable[[TopicPartition], bool]
+
+
+def every(key: TopicPartition) -> bool:
+    """Return True: the filter for all pending offsets."""
+    return True
 
 
 class PendingOffsets:
     """The pending offsets by group, producer id and partition; restored from the store."""
 
     def __init__(self, store: Store) -> None:
-        self._groups: dict[str, dict[int, dict[TopicPartition, Waiting]]] = {}
+        self._groups: dict[str, dict[int, dict[TopicPartition, PendingOffset]]] = {}
         for group_id, producer_id, key, entry, is_outdated in group_store.load_pending(store):
             self._of(group_id, producer_id)[key] = entry, is_outdated
 
@@ -25,7 +31,13 @@ class PendingOffsets:
         """Return the groups with pending offsets."""
         return iter(self._groups)
 
-    def _of(self, group_id: str, producer_id: int) -> dict[TopicPartition, Waiting]:
+    def topics(self) -> Iterator[tuple[str, str]]:
+        """Yield the group and the topic of each pending offset."""
+        for group_id, by_producer in self._groups.items():
+            for waiting in by_producer.values():
+                yield from ((group_id, topic) for topic, _ in waiting)
+
+    def _of(self, group_id: str, producer_id: int) -> dict[TopicPartition, PendingOffset]:
         return self._groups.setdefault(group_id, {}).setdefault(producer_id, {})
 
     def count(self, group_id: str) -> int:
@@ -55,9 +67,9 @@ class PendingOffsets:
         waiting = self._of(group_id, producer_id)
         waiting.update((key, (entry, False)) for key, entry in changes.items())
 
-    def outdating(
+    def replaced_by(
         self, group_id: str, changes: Mapping[TopicPartition, Committed]
-    ) -> list[tuple[Pair, dict[TopicPartition, Waiting], TopicPartition]]:
+    ) -> list[tuple[Pair, dict[TopicPartition, PendingOffset], TopicPartition]]:
         """Return the pending offsets that a commit outside their transactions replaces, with the writes."""
         return [
             (
@@ -88,15 +100,18 @@ class PendingOffsets:
         if not by_producer:
             self._groups.pop(group_id, None)
 
-    def drop(
-        self, group_id: str, which: Callable[[TopicPartition], bool] = lambda key: True
-    ) -> list[bytes]:
-        """Forget the pending offsets for which ``which`` is true; return their keys for deletion."""
-        keys = []
+    def keys(self, group_id: str, which: Which = every) -> list[bytes]:
+        """Return the keys in the store of the pending offsets for which ``which`` is true."""
+        return [
+            group_store.pending_key(group_id, producer_id, *key)
+            for producer_id, waiting in self._groups.get(group_id, {}).items()
+            for key in filter(which, waiting)
+        ]
+
+    def drop(self, group_id: str, which: Which = every) -> None:
+        """Forget the pending offsets for which ``which`` is true."""
         for producer_id, waiting in list(self._groups.get(group_id, {}).items()):
             for key in list(filter(which, waiting)):
                 del waiting[key]
-                keys.append(group_store.pending_key(group_id, producer_id, *key))
             if not waiting:
                 self.end(group_id, producer_id)
-        return keys

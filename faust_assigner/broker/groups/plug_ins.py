@@ -77,7 +77,7 @@ class _CheckedAssignor:
         if len(set(numbers)) < len(numbers) or not all(0 <= n < topic.partitions for n in numbers):
             raise ValueError(
                 f"assignor {self._name} assigns partitions {sorted(numbers)} of topic {topic.name}, "
-                f"which has {topic.partitions}"
+                f"which has {topic.partitions} partitions"
             )
 
     def __eq__(self, other: object) -> bool:

@@ -50,17 +50,17 @@ class GroupSaver:
             return Code.NOT_COORDINATOR
         return Code.NONE
 
-    def drop(self, group_id: str, offsets: Iterable[bytes]) -> None:
-        """Delete the records of a group, and the keys of its ``offsets``."""
+    def drop(self, group_id: str, offsets: Iterable[bytes]) -> Code:
+        """Delete the records of a group, and the keys of its ``offsets``; all or nothing."""
         records = prefix_range(group_records.records_prefix(group_id))
-        delete_quietly(self.store, [*offsets, group_store.group_key(group_id)], [records])
+        return delete(self.store, [*offsets, group_store.group_key(group_id)], [records])
 
 
-def delete_quietly(store: Store, deletes: Iterable[bytes], ranges: Iterable[Range] = ()) -> None:
-    """Delete keys of groups. A failure is logged; the next start then finds the old keys."""
+def delete(store: Store, deletes: Iterable[bytes], ranges: Iterable[Range] = ()) -> Code:
+    """Delete keys of groups. A failure is logged and returned; nothing is deleted then."""
     try:
         store.write((), deletes, ranges=ranges)
     except StoreFailed as error:
-        logger.error(
-            "could not update the groups on disk; the next start sees their old state: %s", error
-        )
+        logger.error("Could not delete records or offsets of groups: %s", error)
+        return Code.NOT_COORDINATOR
+    return Code.NONE

@@ -28,6 +28,7 @@ from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.assignors import Target
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits
 from faust_assigner.coordinator.consumer import ConsumerGroup
@@ -36,13 +37,14 @@ from faust_assigner.coordinator.events import (
     CatalogueChanged,
     CommitOffsets,
     ConsumerGroupHeartbeat,
+    DeleteGroup,
     Event,
     Heartbeat,
     JoinGroup,
     Request,
     Saved,
     TargetComputed,
-    Tick,
+    TimersDue,
     Token,
 )
 from faust_assigner.coordinator.group import Group
@@ -102,7 +104,7 @@ class GroupService:
                 found,
                 classic=self._limits,
                 consumer=self._consumer_limits(group_id),
-                catalogue=self._tell(group_id),
+                catalogue=self._catalogue_for(group_id),
                 now_ms=self._timer(),
             )
             self._quota.note(group_id, None, is_simple=self._groups[group_id].is_unproven)
@@ -137,6 +139,11 @@ class GroupService:
             self._answer(refusal)
             return
         group = self._groups[group_id]
+        if isinstance(event, DeleteGroup) and group.state_name == "Empty":
+            error = self._saver.drop(group_id, self.books.keys(group_id))
+            if error is not Code.NONE:
+                self._answer(fx.DeleteReply(token, error))
+                return
         if isinstance(event, JoinGroup | ConsumerGroupHeartbeat):
             self._quota.has_members(group_id)
         if (
@@ -144,16 +151,16 @@ class GroupService:
             and self._told.get(group_id) is not self._catalogue()
         ):
             # A member that has just created a topic gets the topic's partitions at once.
-            self._feed(group, CatalogueChanged(self._tell(group_id)))
+            self._feed(group, CatalogueChanged(self._catalogue_for(group_id)))
         self._feed(group, event)
         if isinstance(event, CommitOffsets):
             return  # a commit can only postpone a deadline, and its group needs no member
         self._set_alarm(group_id)
         created = self._groups.get(group_id) if is_new else None
-        if created is not None and _is_unused(created):
+        if created is not None and created.is_unused:
             self._forget(group_id)
 
-    def beat(self, group_id: str, event: Heartbeat) -> Code:
+    def heartbeat(self, group_id: str, event: Heartbeat) -> Code:
         """Return the result of a heartbeat at once: state machines never park heartbeats."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -180,13 +187,17 @@ class GroupService:
             and isinstance(event, JoinGroup)
             and self._quota.needs_room(creator, is_simple=False)
         ):
-            # A join that no group accepts must not take another group's place.
+            # A join that no group would accept must not displace another group.
             error = refuse_join(event, self._limits, group_id)
-        if error is Code.NONE and not self._has_room(creator, is_simple=is_simple):
+        if error is Code.NONE and not self._make_room(creator, is_simple=is_simple):
             error = Code.GROUP_MAX_SIZE_REACHED
         if error is not Code.NONE:
             return answer_absent(event, error)
-        now, consumer, topics = self._timer(), self._consumer_limits(group_id), self._tell(group_id)
+        now, consumer, topics = (
+            self._timer(),
+            self._consumer_limits(group_id),
+            self._catalogue_for(group_id),
+        )
         group: Group
         if isinstance(event, ConsumerGroupHeartbeat):
             group = ConsumerGroup(group_id, consumer, topics, now, classic_limits=self._limits)
@@ -202,13 +213,14 @@ class GroupService:
         self._quota.gone(group_id)
         self.meter.forget(group_id)
 
-    def _has_room(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
-        """Whether a peer may create a group; at its address's limit, first forget an empty group."""
+    def _make_room(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
+        """Forget an empty group of a peer at its limit; return whether the peer may create a group."""
         if self._quota.needs_room(creator, is_simple=is_simple):
             for group_id in self._quota.fresh(creator, is_simple=is_simple):
                 group = self._groups.get(group_id)
                 if group is not None and group.is_unproven and not self.books.has_any(group_id):
                     self._forget(group_id)
+                    self.books.close(group_id)
                     self._counters["groups_forgotten"] += 1
                     break
         return self._quota.may_create(creator, is_simple=is_simple)
@@ -218,9 +230,10 @@ class GroupService:
 
     def tick(self, group_id: str) -> None:
         """Process the due timers of a group."""
-        self._put(group_id, Tick())
+        self._put(group_id, TimersDue())
 
-    def _tell(self, group_id: str) -> Catalogue:
+    def _catalogue_for(self, group_id: str) -> Catalogue:
+        """Return the topics, and record that the group knows them from now on."""
         self._told[group_id] = topics = self._catalogue()
         return topics
 
@@ -228,7 +241,7 @@ class GroupService:
         """Inform each group of changed topics, one at a time; yields after each group."""
         for group_id in list(self._groups):
             if group_id in self._groups and self._told.get(group_id) is not self._catalogue():
-                self._put(group_id, CatalogueChanged(self._tell(group_id)))
+                self._put(group_id, CatalogueChanged(self._catalogue_for(group_id)))
             yield group_id
 
     def limits_changed(self, group_id: str) -> None:
@@ -265,8 +278,9 @@ class GroupService:
                     self._groups[group_id] = machine  # its timer is set after the event
                 case fx.ComputeTarget(request_id, spec):
                     self._compute(spec, self._outcome(group_id, request_id))
-                case fx.DropGroup():
-                    self._drop(group_id)
+                case fx.DropGroup():  # its records are deleted already
+                    self._forget(group_id)
+                    self.books.close(group_id)
                 case fx.Happened(what, member_id, detail):
                     reason = reason or ("" if what == STATE else what)
                     self._counters[f"group_{what}"] += 1
@@ -282,7 +296,14 @@ class GroupService:
         return group.step(event, self._timer(), self._clock())
 
     def _outcome(self, group_id: str, request_id: int) -> Outcome:
-        return lambda target, why: self._put(group_id, TargetComputed(request_id, target, why))
+        group = self._groups.get(group_id)
+
+        def computed(target: Target | None, why: str) -> None:
+            # The outcome is dropped if the group was replaced: its successor numbers its own requests.
+            if self._groups.get(group_id) is group:
+                self._put(group_id, TargetComputed(request_id, target, why))
+
+        return computed
 
     def _answer(self, reply: fx.Reply) -> None:
         parked = self._parked.pop(reply.token, None)
@@ -303,14 +324,3 @@ class GroupService:
         due = None if group is None else group.next_deadline_ms
         if due is not None:
             self._set_timer(group_id, due)
-
-    def _drop(self, group_id: str) -> None:
-        self._forget(group_id)
-        self._saver.drop(group_id, self.books.close(group_id))
-
-
-def _is_unused(group: Group) -> bool:
-    """Whether a new group has neither a member nor a member id that it handed out."""
-    if isinstance(group, ClassicGroup) and group.roster.pending:
-        return False
-    return group.is_unproven

@@ -142,7 +142,7 @@ class Acls:
         self._store.write([(_store_key(acl), b"") for acl in fresh])
         for acl in fresh:
             self._keep(acl)
-        self._tell(fresh)
+        self._notify_topic_change(fresh)
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Delete rules, all or nothing. Raises StoreFailed."""
@@ -155,9 +155,9 @@ class Acls:
             if not index[place]:
                 del index[place]
                 self._count(acl, -1)
-        self._tell(gone)
+        self._notify_topic_change(gone)
 
-    def _tell(self, changed: Iterable[Acl]) -> None:
+    def _notify_topic_change(self, changed: Iterable[Acl]) -> None:
         if any(acl.resource_type == TOPIC for acl in changed):
             self.on_topic_change()
 

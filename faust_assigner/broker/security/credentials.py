@@ -81,7 +81,7 @@ class Credentials:
         """Return the user's credential for a mechanism, or None."""
         return self._known.get((user, mechanism))
 
-    def made_up(self, user: str, mechanism: str) -> Credential:
+    def fake_credential(self, user: str, mechanism: str) -> Credential:
         """Return a constant fake credential for an unknown user, which hides that the user is unknown."""
         name = HASHES[mechanism]
         keys = [
@@ -118,7 +118,7 @@ class Credentials:
         """Check a user's password, equally slowly for an unknown user. May run in any thread."""
         found = {m: known for m in MECHANISMS if (known := self._known.get((user, m))) is not None}
         mechanism = next(iter(found), MECHANISMS[0])
-        known = found.get(mechanism) or self.made_up(user, mechanism)
+        known = found.get(mechanism) or self.fake_credential(user, mechanism)
         given = from_password(mechanism, password, known.salt, known.iterations)
         return hmac.compare_digest(given.stored_key, known.stored_key) and bool(found)
 

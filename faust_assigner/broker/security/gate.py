@@ -116,7 +116,7 @@ class Gate:
     def _keys(self, user: str) -> Credential:
         self._claimed = user
         known = self._credentials.get(user, self._mechanism)
-        return known or self._credentials.made_up(user, self._mechanism)
+        return known or self._credentials.fake_credential(user, self._mechanism)
 
     async def _plain(self, token: bytes) -> bytes:
         parts = token.decode().split("\0")

@@ -194,14 +194,14 @@ def _read_exactly(
             length, position = _read_signed_varint(body, position)
             end = position + length
             if length < 0 or end > len(body):
-                raise BadBody(f"record {first + at} claims {length} bytes")
+                raise BadBody(f"record {first + at} has an invalid length of {length} bytes")
             time, position = _read_signed_varint(body, position + 1)
             offset, position = _read_signed_varint(body, position)
             key_length, key_at = _read_signed_varint(body, position)
             value_length, position = _read_signed_varint(body, key_at + max(key_length, 0))
             position = _position_after_headers(body, position + max(value_length, 0))
             if position != end:
-                raise BadBody(f"record {first + at} is not {length} bytes long")
+                raise BadBody(f"record {first + at} does not end after {length} bytes")
             sizes = max(key_length, -1), max(value_length, -1)
             columns[:, at] = (_as_int64(offset), _as_int64(time), key_at, *sizes, end)
     except IndexError:
@@ -212,7 +212,7 @@ def _read_exactly(
 def _position_after_headers(body: bytes, position: int) -> int:
     headers, position = _read_signed_varint(body, position)
     if headers < 0 or headers > len(body) - position:
-        raise BadBody(f"a record claims {headers} headers")
+        raise BadBody(f"a record has an invalid number of headers: {headers}")
     for _ in range(headers):
         length = body[position]
         if length < 0x80 and not length & 1:  # the fast path: most names are short

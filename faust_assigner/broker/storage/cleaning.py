@@ -6,8 +6,9 @@ key has a later offset in the map. Each chunk is one atomic write of the store, 
 valid log. The ascending order ensures that a tombstone is removed after all records that it deletes.
 
 Batches at or after the last stable offset and the last batch stay unchanged. Records of aborted transactions
-are removed at once. A marker is removed when its transaction has no batch left and ``delete.retention.ms``
-has passed. The last batch of each known producer stays, even if empty: a restart needs its sequence number.
+are removed at once. A marker is removed when its transaction has had no batch left for
+``delete.retention.ms``. The last batch of each known producer stays, even if empty: a restart needs its
+sequence number.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from faust_assigner.broker.storage.bodies import BadBody, Layout, read_layout
 from faust_assigner.broker.storage.entries import NONE, Entry
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import (
+    INT64_MAX,
     LOG_APPEND_TIME,
     BadBatch,
     Batch,
@@ -51,7 +53,7 @@ class Rules:
 
 
 class Cleanable(NamedTuple):
-    """The part of a log that a pass would read: positions of the first dirty batch and after the last.
+    """The part of a log that a pass would read: from position ``dirty`` to before ``stop``.
 
     ``ratio`` is the share of dirty bytes. ``is_overdue``: the first dirty batch is older than max_lag_ms.
     """
@@ -200,7 +202,8 @@ class Pass:
         return Outcome(base, None, entry, entry, is_removed=entry.horizon_ms <= self.now_ms)
 
     def _dated(self, entry: Entry) -> Entry:
-        return entry._replace(horizon_ms=self.now_ms + self.delete_retention_ms)
+        # The longest retention is for ever, and the sum must fit into the entry.
+        return entry._replace(horizon_ms=min(self.now_ms + self.delete_retention_ms, INT64_MAX))
 
     def _filter(
         self,

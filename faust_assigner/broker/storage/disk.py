@@ -50,21 +50,21 @@ class DiskSpace:
         self._store = store
         self._aside = aside
         self.is_open = False  # whether the broker runs, and so has threads
-        self.is_owed = False  # whether deleted data still takes space
+        self.needs_reclaim = False  # whether deleted data still takes space
         self.reclaiming: asyncio.Future[None] | None = None
 
     def freed(self) -> None:
         """Record that deleted data still takes disk space."""
-        self.is_owed = True
-        self.give_back()
+        self.needs_reclaim = True
+        self.reclaim_if_low()
 
-    def give_back(self) -> None:
+    def reclaim_if_low(self) -> None:
         """Reclaim the disk space of deleted data in a thread, if free space is short."""
         store = self._store
         if not isinstance(store, RocksStore) or self.reclaiming is not None or not self.is_open:
             return
-        if self.is_owed and store.is_low:
-            self.is_owed = False
+        if self.needs_reclaim and store.is_low:
+            self.needs_reclaim = False
             self.reclaiming = self._aside(store.reclaim)
             self.reclaiming.add_done_callback(self._reclaimed)
 
@@ -72,4 +72,4 @@ class DiskSpace:
         self.reclaiming = None
         if not done.cancelled() and done.exception() is not None:
             logger.error("could not free disk space: %s", done.exception())
-        self.give_back()
+        self.reclaim_if_low()

@@ -64,8 +64,8 @@ class PartitionLog:
     end_offset: int = 0
     flushed_to: int = 0  # records before this offset are known to be on the disk
     cleaned_to: int = 0  # the offset up to which the log is compacted
-    cleanings: int = 0  # how many times compaction changed the log since the start
-    #: Offsets [first, beyond) without a batch, found at start.
+    cleanings: int = 0  # how many times compaction changed the log since the broker started
+    #: Offsets [first, beyond) without a batch, found when the broker started.
     holes: tuple[tuple[int, int], ...] = ()
     #: Losses that a start with log.recovery.accept.loss accepted.
     accepted: tuple[tuple[int, int], ...] = ()

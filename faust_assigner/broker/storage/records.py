@@ -121,15 +121,15 @@ def _batch_size(data: bytes, position: int) -> int | None:
         return None
     (length,) = struct.unpack_from(">i", data, position + 8)
     if length < SMALLEST_LENGTH:
-        raise BadBatch(f"a batch of {length} bytes", ErrorCode.corrupt_message)
+        raise BadBatch(f"a batch claims {length} bytes", ErrorCode.corrupt_message)
     if left < UP_TO_MAGIC:
         return None
     if data[position + UP_TO_MAGIC - 1] > MAGIC:
         raise BadBatch(
-            f"message format {data[position + UP_TO_MAGIC - 1]}", ErrorCode.corrupt_message
+            f"unknown message format {data[position + UP_TO_MAGIC - 1]}", ErrorCode.corrupt_message
         )
     if length > INT32_MAX - LENGTH_OVERHEAD:
-        raise BadBatch(f"a batch of {length} bytes", ErrorCode.unknown_server_error)
+        raise BadBatch(f"a batch claims {length} bytes", ErrorCode.unknown_server_error)
     return length + LENGTH_OVERHEAD if left >= length + LENGTH_OVERHEAD else None
 
 
@@ -165,7 +165,9 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
     contents = read_contents(data, batch)
     if rules.keys and contents.without_key.size:
         _refuse_records(
-            "a compacted topic needs keys", ErrorCode.invalid_record, contents.without_key.tolist()
+            "it has no key, but the topic is compacted",
+            ErrorCode.invalid_record,
+            contents.without_key.tolist(),
         )
     if batch.codec and not np.array_equal(contents.offsets, np.arange(batch.count)):
         raise BadBatch(

@@ -87,7 +87,7 @@ def examine(
     if settings.log_recovery_check_batches:
         losses += _unreadable_losses(catalogue, progress)
     if store.lost_writes or losses:
-        _judge_losses(store, losses, settings)
+        _accept_or_refuse_losses(store, losses, settings)
     ends = {
         log.place: log.end_offset
         for topic in catalogue
@@ -97,7 +97,7 @@ def examine(
     store.write_audit.restart(store.sequence, ends)
 
 
-def _judge_losses(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
+def _accept_or_refuse_losses(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
     message = _loss_sentence(store.lost_writes, losses)
     if not settings.log_recovery_accept_loss:
         raise StoreDamaged(

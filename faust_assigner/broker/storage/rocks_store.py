@@ -72,7 +72,7 @@ class RocksStore:
         )
         self._unmeasured = self._buffer  # bytes written since the last check of free space
         self.is_low = False  # whether records are refused because space is short
-        self._is_broken = False
+        self._is_broken = self._is_closed = False
         self._db: Rdict = self._open()
         try:
             self.write_audit = WriteAudit(folder)
@@ -80,7 +80,7 @@ class RocksStore:
             self._db.close()
             raise StoreFailed(f"cannot open {folder}: {error}") from error
         self._recent = RecentBatches()
-        self.lost_writes = self.write_audit.lacks(self.sequence)
+        self.lost_writes = self.write_audit.count_lost_writes(self.sequence)
 
     @property
     def sequence(self) -> int:
@@ -90,7 +90,7 @@ class RocksStore:
     def _open(self) -> Rdict:
         options = Options(raw_mode=True)
         # A missing store beside a write audit is a loss, so RocksDB must not create a new store.
-        options.create_if_missing(not WriteAudit.stands_in(self._folder))
+        options.create_if_missing(not WriteAudit.has_data_in(self._folder))
         options.set_enable_blob_files(True)
         options.set_min_blob_size(BLOB_FROM_BYTES)
         options.set_enable_blob_gc(True)
@@ -149,7 +149,7 @@ class RocksStore:
                 key
             )  # batches of deleted ranges stay in this cache until newer batches displace them
         if fresh:
-            self._need_room(sum(len(value) for _, value in fresh))
+            self._require_space(sum(len(value) for _, value in fresh))
         try:
             _guarded(self._db.write, batch)
         except StoreFailed:
@@ -160,7 +160,7 @@ class RocksStore:
             if not is_rewrite or self._recent.get(key) is not None:
                 self._recent.put(key, value)
 
-    def _need_room(self, size: int) -> None:
+    def _require_space(self, size: int) -> None:
         self._unmeasured += size
         if self.is_low or self._unmeasured >= self._buffer // 16:
             free = shutil.disk_usage(self._folder).free
@@ -171,6 +171,8 @@ class RocksStore:
             )
 
     def _reopen(self) -> None:
+        if self._is_closed:
+            raise StoreFailed("the store is closed")
         if shutil.disk_usage(self._folder).free < 2 * self._buffer:
             raise StoreFailed(f"no space: less than {2 * self._buffer} bytes are free")
         try:
@@ -206,6 +208,10 @@ class RocksStore:
         """Record the end of a partition in the write audit."""
         self.write_audit.note_end(place, end)
 
+    def forget_end(self, place: bytes) -> None:
+        """Remove a deleted partition from the write audit."""
+        self.write_audit.forget_end(place)
+
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys."""
         span = prefix_range(prefix)
@@ -217,7 +223,8 @@ class RocksStore:
             raise StoreFailed(str(error)) from error
 
     def close(self) -> None:
-        """Close RocksDB and the write audit; release files and lock."""
+        """Close RocksDB and the write audit; release files and lock. Later writes raise StoreFailed."""
+        self._is_closed = True
         try:
             self._db.close()
         except Exception as error:

@@ -87,6 +87,9 @@ class Store(Protocol):
     def note_end(self, place: bytes, end: int) -> None:
         """Record the end of a partition in the write audit."""
 
+    def forget_end(self, place: bytes) -> None:
+        """Remove a deleted partition from the write audit."""
+
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys."""
 
@@ -139,6 +142,9 @@ class MemoryStore:
         """Ignore the call: memory has no write audit."""
 
     def note_end(self, place: bytes, end: int) -> None:
+        """Ignore the call: memory has no write audit."""
+
+    def forget_end(self, place: bytes) -> None:
         """Ignore the call: memory has no write audit."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

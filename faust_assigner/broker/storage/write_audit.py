@@ -49,6 +49,7 @@ class WriteAudit:
         self._path = folder / NAME
         self._boot = boot_id()
         self._slots: dict[bytes, int] = {}
+        self._free: list[int] = []  # the positions of entries of deleted partitions
         self._turn = 0
         self._next = FIRST_ENTRY
         self.ends: dict[bytes, int] = {}
@@ -62,7 +63,7 @@ class WriteAudit:
         self._read()
 
     @staticmethod
-    def stands_in(folder: Path) -> bool:
+    def has_data_in(folder: Path) -> bool:
         """Whether a broker has kept its data in ``folder`` before."""
         return (folder / NAME).exists()
 
@@ -85,7 +86,7 @@ class WriteAudit:
             position += ENTRY.size
         self._next = position
 
-    def lacks(self, writes: int) -> int:
+    def count_lost_writes(self, writes: int) -> int:
         """Return how many acknowledged writes are lost from a store that holds ``writes`` writes.
 
         After a restart of the machine, only synced writes count: a power loss may have lost unsynced writes.
@@ -121,7 +122,15 @@ class WriteAudit:
         head = ENTRY.pack(place, end, 0)[:-4]
         self._map[position : position + ENTRY.size] = head + struct.pack(">I", crc32c(head))
 
+    def forget_end(self, place: bytes) -> None:
+        """Give the entry of a deleted partition to the next new partition; a start ignores the entry."""
+        position = self._slots.pop(place, None)
+        if position is not None:
+            self._free.append(position)
+
     def _slot(self) -> int | None:
+        if self._free:
+            return self._free.pop()
         position = self._next
         if position + ENTRY.size > len(self._map):
             try:
@@ -151,6 +160,7 @@ class WriteAudit:
         """Reset the write audit to the present content of the store, which the next start then requires."""
         self._map[FIRST_ENTRY:] = bytes(len(self._map) - FIRST_ENTRY)
         self._slots.clear()
+        self._free.clear()
         self._next = FIRST_ENTRY
         self.ends = {}
         for _ in range(COPIES):  # a start would read an old copy that has more writes

@@ -36,7 +36,7 @@ from faust_assigner.coordinator.transactions import (
     TransactionLimits,
     step,
 )
-from faust_assigner.coordinator.transactions.events import Event, Tick
+from faust_assigner.coordinator.transactions.events import Event, TransactionTimedOut
 
 logger = logging.getLogger(__name__)
 SetTimer = Callable[
@@ -91,7 +91,7 @@ class TransactionService:
         decision = step(transactional_id, known, event, self._clock(), self._limits)
         if decision.transaction is None:
             return decision.error
-        if known is None and not self._has_room():
+        if known is None and self._is_full() and not self._forget_longest_idle():
             return Code.COORDINATOR_NOT_AVAILABLE
         try:
             self._carry_out(decision, decision.transaction)
@@ -100,7 +100,7 @@ class TransactionService:
             return Code.COORDINATOR_NOT_AVAILABLE
         return decision.error
 
-    def touched(self, transactional_id: str) -> tuple[tuple[Topic, PartitionLog], ...]:
+    def unflushed_partitions(self, transactional_id: str) -> tuple[tuple[Topic, PartitionLog], ...]:
         """Return the partitions with an end marker of the last transaction; empty after :meth:`flushed`."""
         return self._unflushed.get(transactional_id, ())
 
@@ -170,7 +170,7 @@ class TransactionService:
         known = self._known.get(transactional_id)
         if known is None or known.aborts_at_ms is None:
             return
-        if self.ask(transactional_id, Tick()) is not Code.NONE:
+        if self.ask(transactional_id, TransactionTimedOut()) is not Code.NONE:
             self._set_timer(transactional_id, self._timer() + RETRY_MS)
             return
         after = self._known[transactional_id]
@@ -202,13 +202,14 @@ class TransactionService:
         self.flushed(transactional_id)
         self._counters["transactional_ids_forgotten"] += 1
 
-    def _has_room(self) -> bool:
-        """Whether one more id may be added. At the limit, first forget the longest idle id.
+    def _is_full(self) -> bool:
+        return len(self._known) >= MAX_TRANSACTIONAL_IDS
+
+    def _forget_longest_idle(self) -> bool:
+        """Forget the id that is idle for the longest time; return whether an id was forgotten.
 
         An id with an open transaction is never forgotten.
         """
-        if len(self._known) < MAX_TRANSACTIONAL_IDS:
-            return True
         idle = (t.transactional_id for t in self if t.state is not State.ONGOING)
         oldest = next(idle, None)
         if oldest is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from faust_assigner.cli.failure import reported_errors
-from faust_assigner.cli.service.asking import (
+from faust_assigner.cli.service.operator_options import (
     CHANNEL,
     offered,
     print_rows,
@@ -207,12 +207,12 @@ async def plan(
 def health(
     at: str, role: str, ca: Path | None, cert: Path | None, key: Path | None, server_name: str
 ) -> None:
-    """Whether an instance is well: exit code 0, or 1. For probes; needs no token."""
+    """Check an instance's health, for probes: exit code 0 if it is healthy, else 1. Needs no token."""
     with reported_errors():
         from faust_assigner.service.client.channel import Access
-        from faust_assigner.service.client.operator import is_well
+        from faust_assigner.service.client.operator import is_serving
 
         access = Access(ca=ca, cert=cert, key=key, server_name=server_name)
-        well = asyncio.run(is_well(at, role, access))
-    click.echo(f"{at} is {'' if well else 'not '}well as {role}")
+        well = asyncio.run(is_serving(at, role, access))
+    click.echo(f"{at}: the check {role} {'passed' if well else 'failed'}")
     raise SystemExit(0 if well else 1)

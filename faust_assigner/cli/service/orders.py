@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from faust_assigner.cli.service.asking import shared
+from faust_assigner.cli.service.operator_options import shared
 
 if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
+
+
+#: The largest 32-bit number: a request has no room for a larger one.
+MOST = 2**31 - 1
 
 
 def _parse_partition(
     context: click.Context, argument: click.Parameter, said: str
 ) -> tuple[str, int]:
     topic, slash, number = said.rpartition("/")
-    if not (slash and topic and number.isdecimal()):
+    if not (slash and topic and number.isdecimal() and len(number) <= 10 and int(number) <= MOST):
         raise click.BadParameter(f"must be TOPIC/PARTITION, as orders/7, got {said!r}")
     return topic, int(number)
 
@@ -70,8 +74,8 @@ async def undrain(operator: Operator, consumer: str, as_json: bool) -> None:
 async def pause(operator: Operator, reason: str, as_json: bool) -> None:
     """Move no partition for balance until resume.
 
-    Partitions without a living owner are still given on at once. Consumers that leave or are drained still
-    hand off, and the moves of pin and move are made.
+    Partitions without a living owner still get new owners at once. Consumers that leave or are drained
+    still hand over their partitions, and the commands pin and move still move partitions.
     """
     await operator.pause(reason)
     _print_result(as_json, "paused", paused=True, reason=reason)
@@ -94,7 +98,7 @@ async def move(
 ) -> None:
     """Hand TOPIC/PARTITION to CONSUMER now, also during a pause. Later plans may move it again.
 
-    The loads stay even: another partition of CONSUMER may go the other way.
+    To keep the loads even, another partition of CONSUMER may move to the previous owner.
     """
     await operator.move(partition, consumer)
     _print_result(
@@ -129,7 +133,7 @@ async def unpin(operator: Operator, partition: tuple[str, int], as_json: bool) -
 
 @click.command(name="set-topic")
 @click.argument("topic")
-@click.argument("count", type=click.IntRange(min=1))
+@click.argument("count", type=click.IntRange(1, MOST))
 @shared
 async def set_topic(operator: Operator, topic: str, count: int, as_json: bool) -> None:
     """Assign COUNT partitions of TOPIC, also of a removed topic.
@@ -146,7 +150,7 @@ async def set_topic(operator: Operator, topic: str, count: int, as_json: bool) -
 async def remove_topic(operator: Operator, topic: str, as_json: bool) -> None:
     """Remove the partitions of TOPIC from their owners; only set-topic adds the topic again.
 
-    Neither an instance that is started with --topic nor a consumer that wants it brings it back.
+    The topic stays removed, even if an instance starts with --topic or a consumer subscribes to it.
     """
     await operator.remove_topic(topic)
     _print_result(as_json, f"{topic}: removed", topic=topic, removed=True)

@@ -9,13 +9,24 @@ from faust_assigner.coordinator.assignors.ranges import assign_ranges
 from faust_assigner.coordinator.assignors.spec import Assign, GroupSpec, MemberSpec, Target
 from faust_assigner.coordinator.assignors.uniform import assign_uniformly
 
-__all__ = ["ASSIGNORS", "Assign", "GroupSpec", "MemberSpec", "Target", "compute", "register"]
+__all__ = [
+    "ASSIGNORS",
+    "BUILT_IN",
+    "Assign",
+    "GroupSpec",
+    "MemberSpec",
+    "Target",
+    "compute",
+    "register",
+]
 
 ASSIGNORS: Final[dict[str, Assign]] = {
     "uniform": assign_uniformly,
     "range": assign_ranges,
     "copartition": assign_together,
 }
+#: The assignors of this package. Only these are fast enough for the broker's event loop.
+BUILT_IN: Final = frozenset(ASSIGNORS)
 
 
 def register(name: str, assign: Assign) -> None:

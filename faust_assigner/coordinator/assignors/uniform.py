@@ -21,8 +21,8 @@ from faust_assigner.model import NOBODY, Bools, Ints
 Pair = tuple[TopicId, int]
 Step = tuple[int, int, int]
 
-#: Above this number of members with mixed subscriptions, some moves may be avoidable: the search for them
-#: costs O(members^3).
+#: With more members and mixed subscriptions the assignor may make avoidable moves, because the search that
+#: avoids them costs O(members^3).
 MOST_FOR_EXACT: Final = 300
 
 
@@ -118,25 +118,25 @@ def _counts(owners: list[Ints], allowed: Bools) -> Ints:
 
 
 def keep_more(counts: Ints, held: Ints, allowed: Bools) -> Ints:
-    """Move partitions between members in circles until no circle lets more partitions stay.
+    """Move partitions between members in cycles until no cycle lets more partitions stay.
 
     A step moves one partition of a class from a giver to a taker. The step loses a kept partition unless the
     giver has more partitions of the class than in the last target. The step gains a kept partition if the
-    taker has fewer. A circle preserves every load. A path to a load that is smaller by 1 only swaps the two
-    loads, so such a path counts as a circle, too.
+    taker has fewer. A cycle preserves every load. A path to a load that is smaller by 1 only swaps the two
+    loads, so such a path counts as a cycle, too.
     """
     counts = counts.copy()
-    while (circle := _gainful_cycle(counts, held, allowed)) is not None:
-        for giver, taker, row in circle:
+    while (cycle := _gainful_cycle(counts, held, allowed)) is not None:
+        for giver, taker, row in cycle:
             counts[row, giver] -= 1
             counts[row, taker] += 1
     return counts
 
 
 def _gainful_cycle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | None:
-    """Return the steps (giver, taker, class) of a circle that lets more partitions stay, or None.
+    """Return the steps (giver, taker, class) of a cycle that lets more partitions stay, or None.
 
-    The search is the algorithm of Bellman and Ford for a circle of negative cost.
+    The search is the algorithm of Bellman and Ford for a cycle of negative cost.
     """
     members = counts.shape[1]
     far = 4 * members + 4

@@ -39,9 +39,10 @@ class Book:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        #: None before the first member joins. Never decreases.
+        #: The group epoch with its fingerprint; None before the first member joins. The epoch never
+        #: decreases.
         self.group: GroupEpoch | None = None
-        #: Never above the group epoch; never decreases.
+        #: The epoch of the target assignment; it is never above the group epoch and never decreases.
         self.target_epoch = FIRST_EPOCH
         #: The members, in order of arrival.
         self.members: dict[str, MemberMetadata] = {}
@@ -52,7 +53,8 @@ class Book:
         self.instances: dict[str, str] = {}
         #: The member that has a partition assigned or is revoking it: at most one at any time.
         self.owners: dict[TopicId, dict[int, str]] = {}
-        #: Numbers of members by preferred assignor, topic name, pattern with its reader, classic protocol.
+        #: The number of members for each preferred assignor, topic name, pattern with its client, and
+        #: classic protocol.
         self.votes: Counter[str] = Counter()
         self.names: dict[str, int] = {}
         self.patterns: Counter[Pattern] = Counter()
@@ -160,6 +162,8 @@ class Book:
             for held in (before.assigned, before.revoking):
                 for topic_id, number in pairs(held):
                     del self.owners[topic_id][number]
+                    if not self.owners[topic_id]:
+                        del self.owners[topic_id]
         if current is not None:
             self.current[member_id] = current
             for held in (current.assigned, current.revoking):

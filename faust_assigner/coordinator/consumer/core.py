@@ -46,7 +46,7 @@ class GroupCore:
         self._batch: list[Record] = []
         self._undo: list[Record] = []
         self._save_counter = 0
-        #: The pending save; no other event arrives before its outcome.
+        #: The id of the pending save, or None. No other event arrives before the outcome of the save.
         self._saving: int | None = None
         self._held: list[fx.Effect] = []
         #: The event that caused the save and is refused after a failure, and the members whose timers fired.
@@ -54,7 +54,8 @@ class GroupCore:
         self._rang: set[str] = set()
         #: The group's new machine after the save, and the first event for the new machine.
         self._successor: tuple[Group, JoinGroup | None] | None = None
-        #: The time of the last event: for timers, and in wall-clock time (for a classic group's record).
+        #: The time of the last event: on the timers' clock, and on the wall clock (for a classic group's
+        #: record).
         self._now = self._wall = now_ms
         self._out: list[fx.Effect] = []
 

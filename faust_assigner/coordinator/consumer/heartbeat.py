@@ -128,7 +128,7 @@ class Heartbeats(Targets):
                 self._write(Kind.TARGET, TargetAssignment(target), new_id)
         self._write(Kind.CURRENT, replace(stood, epoch=0, previous_epoch=0), new_id)
         if was_member:  # the partitions of its first membership have no owner now
-            self._raise_epoch(f"{new_id} gave up its own place")
+            self._raise_epoch(f"{new_id} replaced a static member and gave up its own partitions")
 
     def _erase(self, member_id: str) -> None:
         """Remove a member without a rebalance."""

@@ -31,7 +31,7 @@ from faust_assigner.coordinator.timers import Purpose
 
 
 class ConsumerGroup(Migration):
-    """A group of KIP-848. The broker feeds events, applies the effects in order and sends ``Tick`` when due.
+    """A group of KIP-848. The broker feeds events, applies the effects in order and sends each ``TimersDue``.
 
     Cost: O(one member) per heartbeat, O(members) per computation of the target. Requests of a client never
     raise.
@@ -105,8 +105,19 @@ class ConsumerGroup(Migration):
         return self.book.group is None
 
     @property
+    def is_unused(self) -> bool:
+        """Whether no member has ever joined; this protocol hands out no member ids before a join."""
+        return self.is_unproven
+
+    @property
+    def member_counts(self) -> Mapping[GroupType, int]:
+        """The number of members by their protocol; classic members may be in the group, too."""
+        classic = len(self.book.classic_members)
+        return {"classic": classic, "consumer": len(self.book.members) - classic}
+
+    @property
     def next_deadline_ms(self) -> int | None:
-        """The time of the next ``Tick``; cost O(log members) amortised."""
+        """The time of the next ``TimersDue``; cost O(log members) amortised."""
         return self.timers.earliest()
 
     def subscribed_topics(self) -> frozenset[str] | None:
@@ -159,7 +170,7 @@ class ConsumerGroup(Migration):
         return tuple(self._out)
 
     def take_first(self, event: ev.ConsumerGroupHeartbeat, now_ms: int) -> tuple[fx.Effect, ...]:
-        """Apply the first event of a machine whose caller saves all its records; return the other effects."""
+        """Apply a new machine's first event; return all effects but the save, which the caller makes."""
         self.step(event, now_ms)
         self._saved(ev.Saved(self._save_counter))
         return tuple(effect for effect in self._out if not isinstance(effect, fx.SaveRecords))
@@ -206,12 +217,12 @@ class ConsumerGroup(Migration):
 
     # -- time and topics -------------------------------------------------------------------------
 
-    def _tick(self, event: ev.Tick) -> None:
+    def _tick(self, event: ev.TimersDue) -> None:
         while self._successor is None and (due := self.timers.pop_due(self._now)) is not None:
             purpose, member_id = due
             match purpose:
                 case Purpose.TARGET:
-                    self._asked = None
+                    self._may_ask_again()
                     self._follow_epoch()
                 case Purpose.RETRY:
                     self._look_at_topics()
@@ -288,7 +299,7 @@ RULES: Final[Mapping[type[Any], Callable[[ConsumerGroup, Any], None]]] = {
     ev.CommitOffsets: G._commit,
     ev.FetchOffsets: G._fetch,
     ev.DeleteGroup: G._delete,
-    ev.Tick: G._tick,
+    ev.TimersDue: G._tick,
     ev.CatalogueChanged: G._catalogue_changed,
     ev.TargetComputed: G._target_computed,
 }

@@ -37,7 +37,7 @@ class Migration(ClassicFace):
             self._found_classic(event)
 
     def _found_classic(self, event: JoinGroup) -> None:
-        """Replace an empty group: its next member decides the protocol."""
+        """Replace an empty group, because its next member decides the protocol."""
         error = refuse_join(event, self.classic_limits, self.group_id)
         if error is Code.NONE and event.member_id:
             error = Code.UNKNOWN_MEMBER_ID

@@ -119,9 +119,9 @@ class Topics:
 
     def fingerprint(self, names: Set[str], patterns: Collection[Pattern]) -> int:
         """Return a number that changes with these topics, and with the rights of each client to see them."""
-        return self.catalogue.fingerprint(self.existing(names, patterns)) ^ self._seal
+        return self.catalogue.fingerprint(self.existing_topics(names, patterns)) ^ self._seal
 
-    def existing(self, names: Set[str], patterns: Collection[Pattern]) -> frozenset[str]:
+    def existing_topics(self, names: Set[str], patterns: Collection[Pattern]) -> frozenset[str]:
         """Return every existing topic of these subscriptions, and forget results of all other expressions.
 
         A member may change its expression in each heartbeat. Cost O(added and removed expressions).
@@ -129,7 +129,7 @@ class Topics:
         self._forget(patterns)
         for wanted in set(patterns).difference(self._matches):
             self.matching(wanted)
-        return frozenset(self.catalogue.existing(names)).union(*self._distinct)
+        return frozenset(self.catalogue.existing_topics(names)).union(*self._distinct)
 
     def _forget(self, kept: Collection[Pattern]) -> None:
         for wanted in self._matches.keys() - set(kept):

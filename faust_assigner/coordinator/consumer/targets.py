@@ -2,7 +2,8 @@
 
 A change of the group raises the group epoch. The target follows at most once per
 ``group.consumer.assignment.interval.ms`` (KIP-1263): a thousand members that join within a second cost two
-computations. Small targets are computed within the step, large targets by the broker.
+computations. Small targets are computed within the step. The broker computes large targets, and targets of
+other packages' assignors, in a thread.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec, Target, compute
+from faust_assigner.coordinator.assignors import (
+    ASSIGNORS,
+    BUILT_IN,
+    GroupSpec,
+    MemberSpec,
+    Target,
+    compute,
+)
 from faust_assigner.coordinator.catalogue import Partitions, Topic, TopicId
 from faust_assigner.coordinator.consumer.core import RETRY_MS, GroupCore
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
@@ -38,10 +46,12 @@ class Targets(GroupCore):
         self.topics = Topics(self.catalogue)
         #: The time of the last computed target; None before the first.
         self._computed_at_ms: int | None = None
-        #: The same time, before this step.
+        #: The value of ``_computed_at_ms`` before this step, for an undo.
         self._computed_before_ms: int | None = None
-        #: The pending request, with its epoch and the instance ids of its members.
+        #: The pending request: its id, its group epoch, and member id -> instance id.
         self._asked: tuple[int, int, dict[str, str]] | None = None
+        #: The oldest request without a result for ASK_AGAIN_MS; its result still counts.
+        self._overdue: tuple[int, int, dict[str, str]] | None = None
         self._requests = 0
         #: A failed assignor is not called again before this time.
         self._not_before_ms = 0
@@ -49,7 +59,8 @@ class Targets(GroupCore):
     def _rewind(self, undo: Iterable[Record]) -> None:
         super()._rewind(undo)
         # The computed target and the pending request are lost: the retry requests a new computation.
-        self._computed_at_ms, self._asked = self._computed_before_ms, None
+        self._computed_at_ms = self._computed_before_ms
+        self._asked = self._overdue = None
 
     # -- the group epoch -------------------------------------------------------------------------
 
@@ -76,7 +87,7 @@ class Targets(GroupCore):
             return
         if not self.book.members:
             # An empty group is never behind its target, and its next member need not wait.
-            self._asked = self._computed_at_ms = None
+            self._asked = self._overdue = self._computed_at_ms = None
             self.timers.drop(Purpose.TARGET, "")
             self._write(Kind.TARGET_EPOCH, TargetEpoch(self.book.epoch))
             return
@@ -93,12 +104,12 @@ class Targets(GroupCore):
     def _compute(self) -> None:
         self.timers.drop(Purpose.TARGET, "")
         spec = self.group_spec()
-        if spec.size > self.limits.inline_size:
+        if spec.size > self.limits.inline_size or spec.assignor not in BUILT_IN:
             self._ask_elsewhere(spec)
             return
         try:
             target = compute(spec)
-        except Exception as error:  # an error of a plug-in must not fail a member's heartbeat
+        except Exception as error:  # an error of an assignor must not fail a member's heartbeat
             self._failed(str(error))
         else:
             self._adopt(target, self.book.epoch)
@@ -110,11 +121,17 @@ class Targets(GroupCore):
         self.timers.set(Purpose.TARGET, "", self._now + ASK_AGAIN_MS)
         self._emit(fx.ComputeTarget(self._requests, spec))
 
+    def _may_ask_again(self) -> None:
+        """Allow a further request; the first stays valid, because it may take longer than ASK_AGAIN_MS."""
+        self._overdue, self._asked = self._overdue or self._asked, None
+
     def _target_computed(self, event: TargetComputed) -> None:
-        if self._asked is None or self._asked[0] != event.request_id:
+        pending = (one for one in (self._asked, self._overdue) if one is not None)
+        asked = next((one for one in pending if one[0] == event.request_id), None)
+        if asked is None or asked[1] <= self.book.target_epoch:
             return  # the result of an outdated request
-        _, epoch, instances = self._asked
-        self._asked = None
+        _, epoch, instances = asked
+        self._asked = self._overdue = None
         if event.target is None:
             self._failed(event.reason)
         else:

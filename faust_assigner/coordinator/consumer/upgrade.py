@@ -39,8 +39,9 @@ Upgraded = tuple[ConsumerGroup, tuple[Record, ...], tuple[fx.Effect, ...]]
 def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> Upgraded | fx.Reply:
     """Return the machine after the heartbeat, the records to save first, and the effects after the save.
 
-    Or return the refusal. Only a join upgrades a group. If the group has members, they must be consumers
-    with readable metadata, and the policy must allow the upgrade.
+    Returns the refusal instead if the group cannot be converted. Only a join converts a group. If the
+    group has members, they must be consumers with readable metadata, and the policy must allow the
+    upgrade.
     """
     refusal = refuse_heartbeat(event, group.consumer_limits, group.group_id)
     if refusal is not None:
@@ -49,7 +50,9 @@ def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> U
         upgraded_records(group) if event.member_epoch == JOIN and _may_upgrade(group) else None
     )
     if records is None:
-        why = "the classic group cannot be converted: by this member, by policy, or by its metadata"
+        why = (
+            "the classic group cannot be converted: not a join, not allowed, or unreadable metadata"
+        )
         return fx.ConsumerHeartbeatReply(event.token, Code.GROUP_ID_NOT_FOUND, why)
     successor = ConsumerGroup.restore(
         group.group_id,

@@ -97,10 +97,10 @@ class EndAndBump:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """``Transaction.aborts_at_ms`` has passed."""
+class TransactionTimedOut:
+    """The timer of an open transaction ran; it is ignored before ``Transaction.aborts_at_ms``."""
 
 
 Written = WriteRecords | WriteOffsets | AddAndWriteRecords | AddAndWriteOffsets
 Owned = AddPartitions | AddGroup | Written | EndTransaction | EndAndBump
-Event = InitProducer | Owned | Tick
+Event = InitProducer | Owned | TransactionTimedOut

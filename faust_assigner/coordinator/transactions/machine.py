@@ -27,7 +27,7 @@ from faust_assigner.coordinator.transactions.events import (
     Event,
     InitProducer,
     Owned,
-    Tick,
+    TransactionTimedOut,
     WriteOffsets,
     WriteRecords,
     Written,
@@ -59,7 +59,7 @@ def step(
         return Decision(Code.INVALID_TRANSACTION_TIMEOUT)
     if known is None:
         return _found(transactional_id, event, now_ms)
-    if not isinstance(event, InitProducer | Tick):
+    if not isinstance(event, InitProducer | TransactionTimedOut):
         error = _refuse_stranger(known, event)
         if error is not Code.NONE:
             return Decision(error)
@@ -68,7 +68,11 @@ def step(
 
 def _found(transactional_id: str, event: Event, now_ms: int) -> Decision:
     if not isinstance(event, InitProducer):
-        return _DONE if isinstance(event, Tick) else Decision(Code.INVALID_PRODUCER_ID_MAPPING)
+        return (
+            _DONE
+            if isinstance(event, TransactionTimedOut)
+            else Decision(Code.INVALID_PRODUCER_ID_MAPPING)
+        )
     fresh = Transaction(transactional_id, event.fresh_id, 0, event.timeout_ms, updated_ms=now_ms)
     return Decision(Code.NONE, fresh)
 
@@ -195,15 +199,19 @@ def _end(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
     return _ended(known, now_ms, epoch=known.epoch, last=known.last_epoch, commits=event.commits)
 
 
-def _end_committed(known: Transaction, event: EndTransaction | EndAndBump, now_ms: int) -> Decision:
+def _end_when_committed(
+    known: Transaction, event: EndTransaction | EndAndBump, now_ms: int
+) -> Decision:
     return _DONE if event.commits else Decision(Code.INVALID_TXN_STATE)
 
 
-def _end_aborted(known: Transaction, event: EndTransaction | EndAndBump, now_ms: int) -> Decision:
+def _end_when_aborted(
+    known: Transaction, event: EndTransaction | EndAndBump, now_ms: int
+) -> Decision:
     return Decision(Code.INVALID_TXN_STATE) if event.commits else _DONE
 
 
-def _end_nothing(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
+def _end_when_empty(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
     return Decision(Code.INVALID_TXN_STATE)
 
 
@@ -237,22 +245,22 @@ def _abort_nothing(known: Transaction, event: EndAndBump, now_ms: int) -> Decisi
 
 def _repeat_commit(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
     if _is_repeated(known, event):
-        return _end_committed(known, event, now_ms)
+        return _end_when_committed(known, event, now_ms)
     return _abort_nothing(known, event, now_ms)
 
 
 def _repeat_abort(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
     if _is_repeated(known, event):
-        return _end_aborted(known, event, now_ms)
+        return _end_when_aborted(known, event, now_ms)
     return _abort_nothing(known, event, now_ms)
 
 
-def _tick(known: Transaction, event: Tick, now_ms: int) -> Decision:
+def _abort_timed_out(known: Transaction, event: TransactionTimedOut, now_ms: int) -> Decision:
     due = known.aborts_at_ms
     return _fence(known, now_ms) if due is not None and now_ms >= due else _DONE
 
 
-def _nothing_due(known: Transaction, event: Tick, now_ms: int) -> Decision:
+def _ignore_timeout(known: Transaction, event: TransactionTimedOut, now_ms: int) -> Decision:
     return _DONE
 
 
@@ -280,16 +288,16 @@ def _ended(known: Transaction, now_ms: int, *, epoch: int, last: int, commits: b
 # fmt: off
 #: A row for each event: the rules in Empty, Ongoing, CompleteCommit and CompleteAbort.
 _ROWS: Final[Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]]] = {
-    InitProducer:       (_init, _init_over_open, _init, _init),
-    AddPartitions:      (_add_partitions, _add_partitions, _add_partitions, _add_partitions),
-    AddGroup:           (_add_group, _add_group, _add_group, _add_group),
-    WriteRecords:       (_not_open, _write_records, _not_open, _not_open),
-    WriteOffsets:       (_not_open, _write_offsets, _not_open, _not_open),
-    EndTransaction:     (_end_nothing, _end, _end_committed, _end_aborted),
-    AddAndWriteRecords: (_add_place, _add_place, _add_place, _add_place),
-    AddAndWriteOffsets: (_add_group, _add_group, _add_group, _add_group),
-    EndAndBump:         (_abort_nothing, _end_and_bump, _repeat_commit, _repeat_abort),
-    Tick:               (_nothing_due, _tick, _nothing_due, _nothing_due),
+    InitProducer:        (_init, _init_over_open, _init, _init),
+    AddPartitions:       (_add_partitions, _add_partitions, _add_partitions, _add_partitions),
+    AddGroup:            (_add_group, _add_group, _add_group, _add_group),
+    WriteRecords:        (_not_open, _write_records, _not_open, _not_open),
+    WriteOffsets:        (_not_open, _write_offsets, _not_open, _not_open),
+    EndTransaction:      (_end_when_empty, _end, _end_when_committed, _end_when_aborted),
+    AddAndWriteRecords:  (_add_place, _add_place, _add_place, _add_place),
+    AddAndWriteOffsets:  (_add_group, _add_group, _add_group, _add_group),
+    EndAndBump:          (_abort_nothing, _end_and_bump, _repeat_commit, _repeat_abort),
+    TransactionTimedOut: (_ignore_timeout, _abort_timed_out, _ignore_timeout, _ignore_timeout),
 }
 # fmt: on
 RULES: Final = {

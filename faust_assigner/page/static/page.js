@@ -2,18 +2,20 @@
 (() => {
   const story = document.getElementById("story"), tip = document.getElementById("tip");
   const shown = new Map();
-  let heardAt = 0, opened = null, returnTo = null, busy = false, again = false, etag = null;
+  const ANSWER_MS = 20000;
+  let heardAt = Date.now(), opened = null, returnTo = null, busy = false, again = false, etag = null;
 
   // -- looks
 
   function listen() {
     const events = new EventSource("events");
-    events.addEventListener("look", () => { heardAt = Date.now(); refresh(); });
+    events.addEventListener("look", refresh);
     events.addEventListener("beat", () => { heardAt = Date.now(); age(); });
-    // A worker whose event loop stands still keeps the connection and says nothing: try another one.
+    // A worker whose event loop stands still keeps the connection and says nothing: try another one. After an
+    // answer with an error, such as 503, the browser does not try again by itself.
     const watch = setInterval(() => {
       age();
-      if (heardAt && Date.now() - heardAt > 15000) {
+      if (Date.now() - heardAt > 15000) {
         clearInterval(watch); events.close(); heardAt = Date.now() - 8000; setTimeout(listen, 1000);
       }
     }, 1000);
@@ -23,20 +25,31 @@
     if (busy) { again = true; return; }
     busy = true;
     try {
-      const answer = await fetch("parts", etag ? { headers: { "If-None-Match": etag } } : {});
+      const answer = await get("parts", etag ? { "If-None-Match": etag } : {});
       if (answer.status === 200) {
         etag = answer.headers.get("ETag");
         const found = await answer.json();
+        await release;
         document.title = found.title;
         for (const [name, html] of Object.entries(found.parts)) put(name, html);
         if (opened) await open(opened, false);
       }
-      heardAt = Date.now();
+      if (answer.ok || answer.status === 304) heardAt = Date.now();
     } catch { /* the indicator says how old the page is */ }
     busy = false;
     age();
     if (again) { again = false; refresh(); }
   }
+
+  // Without a limit, an answer that never comes would block all later updates.
+  function get(url, headers = {}) { return fetch(url, { headers, signal: AbortSignal.timeout(ANSWER_MS) }); }
+
+  // A link that is replaced while the pointer presses it gets no click: updates wait for the release, at most 2 s.
+  let release = null, released = () => {};
+  document.addEventListener("pointerdown", () => {
+    release = new Promise(resolve => { released = resolve; setTimeout(resolve, 2000); });
+  });
+  for (const name of ["click", "pointercancel"]) addEventListener(name, () => released());
 
   function put(name, html) {
     const part = document.getElementById(name);
@@ -83,7 +96,7 @@
 
   function age() {
     const live = document.getElementById("live");
-    if (!live || !heardAt) return;
+    if (!live) return;
     const seconds = Math.round((Date.now() - heardAt) / 1000), stale = seconds > 6, old = "old" in live.dataset;
     live.classList.toggle("is-live", !stale && !old);
     live.classList.toggle("is-stale", stale || old);
@@ -204,10 +217,11 @@
   });
 
   async function open(wanted, focus) {
-    const answer = await fetch(`story?part=1&t=${encodeURIComponent(wanted)}`);
+    const answer = await get(`story?part=1&t=${encodeURIComponent(wanted)}`);
+    const html = answer.ok ? await answer.text() : null;
+    await release;
     if (opened !== wanted) return;
     if (answer.ok) {
-      const html = await answer.text();
       if (shown.get("story") !== html || story.hidden) {
         const at = story.scrollTop;
         story.innerHTML = html;
@@ -235,7 +249,7 @@
     const said = new URLSearchParams(location.hash.slice(1)).get("story");
     if (said === opened) return;
     opened = said;
-    if (said) open(said, true); else close();
+    if (said) open(said, true).catch(() => {}); else close();  // after an error the next update opens it
   }
 
   addEventListener("hashchange", fromHash);

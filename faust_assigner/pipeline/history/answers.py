@@ -185,8 +185,9 @@ def summary(tables: Tables, today: date | None = None) -> list[str]:
     rows = {row["figure"]: row for row in week_rows(tables, today)}
     moved, rounds = rows["tasks moved"], rows["rebalances"]
     told = [
-        f"From {start} to {end} the group had {_many(rounds['this week'], 'rebalance')}{_than(rounds)}; "
-        f"{_many(moved['this week'], 'task')} moved{_than(moved)}, "
+        f"From {start} to {end} the group had {_many(rounds['this week'], 'rebalance')}"
+        f"{_week_before(rounds)}; "
+        f"{_many(moved['this week'], 'task')} moved{_week_before(moved)}, "
         f"{rows['… cold']['this week']} of them cold."
     ]
     mine = [row for row in tables["standstills"] if start <= _day(row["started"]) <= end]
@@ -199,11 +200,13 @@ def summary(tables: Tables, today: date | None = None) -> list[str]:
         )
     lag = rows["highest lag of a partition, records"]
     if lag["this week"] != "-":
-        told.append(f"The highest lag of a partition: {lag['this week']} records{_than(lag)}.")
+        told.append(
+            f"The highest lag of a partition: {lag['this week']} records{_week_before(lag)}."
+        )
     return told
 
 
-def _than(row: Mapping[str, str]) -> str:
+def _week_before(row: Mapping[str, str]) -> str:
     if row["week before"] == "-":
         return ""
     return f" ({row['week before']} in the week before)"

@@ -94,7 +94,7 @@ def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
         row["config"] = dict(sorted(row["config"]))
         key = (row["group_id"], row["decision_id"])
         _longer(longest, key, row["longest_recovery_s"])
-        said = _said(row)
+        said = _line_sort_key(row)
         if key not in best or said < best[key][0]:
             best[key] = (said, row)
     if echoes is not None:
@@ -119,7 +119,7 @@ def _longer(longest: dict[Key, float], key: Key, seconds: float | None) -> None:
         longest[key] = max(seconds, longest.get(key, 0.0))
 
 
-def _said(row: DecisionRow) -> tuple[Any, ...]:
+def _line_sort_key(row: DecisionRow) -> tuple[Any, ...]:
     """Return the sort key of lines about one decision; different lines have different keys."""
     return (
         row["ts"],

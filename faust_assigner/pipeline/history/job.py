@@ -11,7 +11,7 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import output
 from faust_assigner.pipeline.history.lakehouse import PARQUET, LakehouseTables, settings_of
 from faust_assigner.pipeline.history.merge import tables_again
-from faust_assigner.pipeline.history.quality import Gates, say
+from faust_assigner.pipeline.history.quality import Gates, gate_text
 from faust_assigner.pipeline.history.refused import joined, table_of
 from faust_assigner.pipeline.history.store import DERIVED, Manifest, Store
 from faust_assigner.pipeline.jars import cached_connector_jars
@@ -172,7 +172,10 @@ def _merge(
     options: HistoryOptions,
     progress: Progress,
 ) -> tuple[Manifest, Refused]:
-    """Merge the visit's lines into the store; return the new manifest and the counts of these lines."""
+    """Merge the lines that this run (the visit) reads into the store.
+
+    Return the new manifest, and the counts of these lines.
+    """
     lines = work.lines
     refused = lines.counts
     rows = lines.rows(visit)
@@ -201,7 +204,7 @@ def print_line(report: Report) -> None:
     """Print the headline's figures and the failed limits (gates) in one line, for logs."""
     parts = [f"{value} {name}" for name, value in report.headline()]
     if report.quality is not None:
-        parts += [say(gate) for gate in report.quality.gates if not gate["passed"]]
+        parts += [gate_text(gate) for gate in report.quality.gates if not gate["passed"]]
     print("; ".join(parts), flush=True)
 
 

@@ -197,7 +197,7 @@ class LakehouseTables:
         for table in (*TABLES, _QUARANTINE):
             wanted = _parts(manifest, table)
             if here.get(table) != wanted:
-                self._bring(table, here.get(table, {}), wanted)
+                self._replace_changed_days(table, here.get(table, {}), wanted)
                 here[table] = wanted
                 self._store.folder.write(PUBLISHED, json.dumps(published).encode())
 
@@ -208,7 +208,9 @@ class LakehouseTables:
         told: dict[str, dict[str, dict[str, str]]] = json.loads(self._store.folder.read(PUBLISHED))
         return told
 
-    def _bring(self, table: str, stands: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    def _replace_changed_days(
+        self, table: str, stands: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> None:
         """Replace the days whose files differ, or the whole table if it is new or has other columns."""
         from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 

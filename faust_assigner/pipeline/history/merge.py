@@ -32,7 +32,7 @@ PENDING_KEPT = 500_000
 
 
 @dataclass
-class Moves:
+class DayChanges:
     """Stored facts that move from one day to another."""
 
     #: Day -> facts that move to this day from the pending facts or from a later day.
@@ -51,7 +51,7 @@ class Resolved:
     """The known days of the decisions that a visit names, and the facts that change their day."""
 
     days: Mapping[Key, str]
-    moves: Moves
+    moves: DayChanges
 
 
 def resolve(store: Store, manifest: Manifest, named: Mapping[Key, datetime | None]) -> Resolved:
@@ -62,7 +62,7 @@ def resolve(store: Store, manifest: Manifest, named: Mapping[Key, datetime | Non
     wanted = pa.array(sorted({name for _, name in named}), pa.string())
     stored = store.day_of(manifest, wanted)
     days: dict[Key, str] = {}
-    moves = Moves()
+    moves = DayChanges()
     new: set[Key] = set()
     for key, moment in sorted(named.items()):
         stands = stored.get(key)
@@ -78,7 +78,7 @@ def resolve(store: Store, manifest: Manifest, named: Mapping[Key, datetime | Non
     for day, keys in list(moves.go.items()):
         _move(store, manifest, day, keys, days, moves)
     if PENDING in manifest.days and new:
-        _wake(store, manifest, new, days, moves)
+        _move_pending(store, manifest, new, days, moves)
     return Resolved(days, moves)
 
 
@@ -88,7 +88,7 @@ def _move(
     day: str,
     keys: set[Key],
     days: Mapping[Key, str],
-    moves: Moves,
+    moves: DayChanges,
 ) -> None:
     for target in sorted({days[key] for key in keys}):
         mine = {key for key in keys if days[key] == target}
@@ -100,8 +100,8 @@ def _move(
         )
 
 
-def _wake(
-    store: Store, manifest: Manifest, new: set[Key], days: Mapping[Key, str], moves: Moves
+def _move_pending(
+    store: Store, manifest: Manifest, new: set[Key], days: Mapping[Key, str], moves: DayChanges
 ) -> None:
     """Move pending placements and recoveries to the days of the decisions ``new``."""
     pending = {
@@ -131,7 +131,7 @@ def merge_day(
     day: str,
     entry: Day | None,
     new: Mapping[str, pa.Table],
-    moves: Moves,
+    moves: DayChanges,
 ) -> Day | None:
     """Merge ``new`` facts, and ``echoes`` (recoveries of the day's decisions), into a day.
 
@@ -164,7 +164,7 @@ def tables_again(store: Store, manifest: Manifest) -> dict[str, Day]:
 
 
 def _merge_pending(
-    store: Store, entry: Day | None, stored: Facts, new: Mapping[str, pa.Table], moves: Moves
+    store: Store, entry: Day | None, stored: Facts, new: Mapping[str, pa.Table], moves: DayChanges
 ) -> Day | None:
     gone = moves.go.get(PENDING, set())
     left = {
@@ -174,8 +174,8 @@ def _merge_pending(
     }
     empty = {fact: table_schema(fact).empty_table() for fact in FACTS}
     added = {fact: new.get(fact, rows) for fact, rows in empty.items()}
-    # Each recovery is already counted on its own day. A pending recovery is kept only for its
-    # decision's longest recovery.
+    # The day of a recovery already counts the recovery. A pending recovery is kept only for its decision's
+    # longest recovery.
     added["recoveries"] = new.get("echoes", empty["recoveries"])
     facts = merged({**empty, **left}, added)
     cut = {fact: rows.slice(max(0, rows.num_rows - PENDING_KEPT)) for fact, rows in facts.items()}

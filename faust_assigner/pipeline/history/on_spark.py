@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows i
 
 from faust_assigner.ledger import TABLES
 from faust_assigner.pipeline.history.facts import Key, facts_in
-from faust_assigner.pipeline.history.merge import Merged, Moves, merge_day, resolve
+from faust_assigner.pipeline.history.merge import DayChanges, Merged, merge_day, resolve
 from faust_assigner.pipeline.history.refused import KEPT, RefusedLines
 from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, Store
 from faust_assigner.pipeline.ledgers.progress import Visit
@@ -92,7 +92,7 @@ class OnSpark:
         }
 
     def _merged(
-        self, url: str, manifest: Manifest, days: Mapping[Key, str], moves: Moves
+        self, url: str, manifest: Manifest, days: Mapping[Key, str], moves: DayChanges
     ) -> DataFrame:
         """Return one row (day, entry) per merged day; ``entry`` is JSON, or null for an unchanged day."""
         stands = dict(manifest.days)

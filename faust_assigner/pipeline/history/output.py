@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from faust_assigner.pipeline.history import plots
 from faust_assigner.pipeline.history.page import to_html
-from faust_assigner.pipeline.history.quality import quality_of
+from faust_assigner.pipeline.history.quality import quality_of, today_of
 from faust_assigner.pipeline.history.report import REPORTED, About, Report, Rows
 from faust_assigner.pipeline.history.store import PENDING, Manifest, Store
 from faust_assigner.pipeline.history.tables import with_day
@@ -78,11 +78,13 @@ def report_of(
     store: Store, manifest: Manifest, options: HistoryOptions, refused: Refused
 ) -> Report:
     """Return the newest days of ``manifest`` as a report. Cost: one read per day and table."""
-    days = manifest.dates[-REPORT_DAYS:]
+    now = datetime.now(UTC)
+    today = today_of(now)
+    days = _report_days(manifest.dates, today)
     tables: dict[str, Rows] = {
         name: _rows(store, manifest, name, days) for name in REPORTED if name != "quarantine"
     }
-    tables["owners"] = _newest_of_each_group(tables["owners"])
+    tables["owners"] = _newest_of_each_group(tables["owners"], today)
     tables["deploys"] = _over_days(tables["deploys"], ("group_id", "deploy", "policy"))
     tables["slowest"] = _slowest(tables["slowest"])[: ROWS_KEPT["slowest"]]
     tables["quarantine"] = store.read_refused(manifest).slice(0, QUARANTINE_KEPT).to_pylist()
@@ -100,7 +102,7 @@ def report_of(
     )
     lost = _lost(store, manifest)
     wanted = (options.gates, options.max_refused)
-    quality = quality_of(store, manifest, tables, lost, refused, wanted, datetime.now(UTC))
+    quality = quality_of(store, manifest, tables, lost, refused, wanted, now)
     return Report(tables, lost, manifest.refused, about, manifest.generation, quality)
 
 
@@ -117,11 +119,18 @@ def _lost(store: Store, manifest: Manifest) -> int:
     return int(pc.sum(pc.equal(rows["role"], "active")).as_py() or 0)
 
 
-def _newest_of_each_group(rows: Rows) -> Rows:
-    newest: dict[str, date] = {}
+def _report_days(dates: Sequence[str], today: date) -> list[str]:
+    """Return the newest days. Days in the future come from wrong clocks, and only fill the number."""
+    return sorted(sorted(dates, key=lambda day: (day <= today.isoformat(), day))[-REPORT_DAYS:])
+
+
+def _newest_of_each_group(rows: Rows, today: date) -> Rows:
+    """Return the rows of each group's newest day. A day in the future counts if there is no other day."""
+    newest: dict[str, tuple[bool, date]] = {}
     for row in rows:
-        newest[row["group_id"]] = max(row["dt"], newest.get(row["group_id"], row["dt"]))
-    return [row for row in rows if row["dt"] == newest[row["group_id"]]]
+        day = (row["dt"] <= today, row["dt"])
+        newest[row["group_id"]] = max(day, newest.get(row["group_id"], day))
+    return [row for row in rows if row["dt"] == newest[row["group_id"]][1]]
 
 
 def _over_days(rows: Rows, keys: tuple[str, ...]) -> Rows:

@@ -27,9 +27,9 @@ MEMBERS_SHOWN = 200
 SECTIONS: Mapping[str, tuple[str, str]] = {
     "rebalances": (
         "Rebalances",
-        "One row each, the newest first. A task is a partition number of topics that travel together. "
-        "Why: tasks whose owner was gone or that had none, and tasks that moved for balance. The longest "
-        "recovery is how long the slowest partition of that rebalance took to come back.",
+        "One row for each rebalance, the newest first. A task is a partition number of topics that move "
+        "together. Why: tasks whose owner was gone or that had none, and tasks that moved for balance. The "
+        "longest recovery is the time until the slowest partition of that rebalance was restored.",
     ),
     "owners": (
         "Who owns what now",
@@ -47,7 +47,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "deploys": (
         "Movement per release",
-        "In topic partitions. A deploy is what the decisions' config calls <code>deploy</code>.",
+        "Counts are topic partitions. A deploy is a value of <code>deploy</code> in a decision's config.",
     ),
     "recovery": (
         "Recovery times by cause",
@@ -60,7 +60,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     "skew": ("Heaviest partitions", "Share of the topic's records that day, largest first."),
     "quarantine": (
         "Refused lines",
-        "Lines that no table took. They are counted here and nowhere else.",
+        "Invalid lines of the ledgers; no other table counts these lines.",
     ),
 }
 

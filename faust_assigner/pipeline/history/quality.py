@@ -70,13 +70,13 @@ class Quality:
     @property
     def today(self) -> date:
         """The day of the check; later days are in the future."""
-        return _today(self.checked_at)
+        return today_of(self.checked_at)
 
     def check(self) -> None:
         """Raise GateFailed if a gate failed."""
         missed = [gate for gate in self.gates if not gate["passed"]]
         if missed:
-            raise GateFailed("; ".join(map(say, missed)))
+            raise GateFailed("; ".join(map(gate_text, missed)))
 
     def rows(self) -> list[tuple[str, str, bool]]:
         """Return (name, value, whether the value needs attention) of each figure for the page."""
@@ -104,11 +104,11 @@ class Quality:
                 f"{self.partitions_sampled:,} of {self.partitions_owned:,}",
                 self.partitions_sampled < self.partitions_owned,
             ),
-            *((f"gate {gate['gate']}", say(gate), not gate["passed"]) for gate in self.gates),
+            *((f"gate {gate['gate']}", gate_text(gate), not gate["passed"]) for gate in self.gates),
         ]
 
 
-def say(gate: Mapping[str, object]) -> str:
+def gate_text(gate: Mapping[str, object]) -> str:
     """Return a gate's limit, value and result as a text."""
     verdict = "passed" if gate["passed"] else "missed"
     return f"--{gate['gate']} {gate['limit']}: {gate['found']}, {verdict}"
@@ -128,7 +128,7 @@ def quality_of(
     Cost: one read of the newest day.
     """
     dates = [date.fromisoformat(day) for day in manifest.dates]
-    today = _today(now)
+    today = today_of(now)
     there, known = set(dates), [day for day in dates if day <= today]
     span = range((known[-1] - known[0]).days) if known else range(0)
     missing = [day for n in span if (day := known[0] + timedelta(days=n)) not in there]
@@ -155,7 +155,7 @@ def quality_of(
     )
 
 
-def _today(now: datetime) -> date:
+def today_of(now: datetime) -> date:
     """Return the current day of a clock that is ahead by ``CLOCK_SKEW``."""
     return (now + CLOCK_SKEW).date()
 

@@ -14,7 +14,7 @@ from faust_assigner.pipeline.schema import is_leader_topic
 if TYPE_CHECKING:
     from faust_assigner.model import Member
     from faust_assigner.pipeline.history.quality import Quality
-    from faust_assigner.pipeline.ledgers.current import Current
+    from faust_assigner.pipeline.ledgers.current import GroupState
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -124,7 +124,7 @@ class Report:
         ]
 
 
-def owner_row(group: Current, member: Member) -> dict[str, object]:
+def owner_row(group: GroupState, member: Member) -> dict[str, object]:
     """Return a row of the table ``owners`` for ``member``, without the group's and the decision's id."""
     mine = {
         topic: numbers for topic, numbers in member.actives.items() if not is_leader_topic(topic)

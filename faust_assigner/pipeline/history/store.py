@@ -117,7 +117,7 @@ class Store:
     def read(
         self, table: str, day: str, entry: Day | None, only: Sequence[str] | None = None
     ) -> pa.Table:
-        """Return a day of a table, without ``dt``; empty if the manifest's ``entry`` lists no such rows."""
+        """Return a table's rows of a day, without the column ``dt``; empty if ``entry`` lists no rows."""
         schema = table_schema(table)
         if entry is None or not entry.rows.get(table):
             empty = schema.empty_table()

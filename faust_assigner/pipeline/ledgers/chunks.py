@@ -15,7 +15,7 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -108,7 +108,7 @@ def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
             stream.seek(chunk.start - 1)
             position = chunk.start - 1 + _skip_line(stream)
             stream.seek(position)
-        for line, length in _split(stream):
+        for line, length in _split(stream.read):
             if position >= chunk.end:
                 return
             yield position, line
@@ -135,7 +135,8 @@ def _read_packed(fs: AbstractFileSystem, inside: str) -> Iterator[tuple[int, byt
     position = 0
     try:
         with fs.open(inside, "rb", compression="infer") as stream:
-            for line, length in _split(stream):
+            # read() would raise an error of the file in place of up to a block of its content.
+            for line, length in _split(stream.read1):
                 yield position, line
                 position += length
     except FileNotFoundError:
@@ -155,11 +156,11 @@ def _skip_line(stream: IO[bytes]) -> int:
     return skipped
 
 
-def _split(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Yield (line without newline, length with newline) to the stream's end; cut lines above the limit."""
+def _split(read: Callable[[int], bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield (line without newline, length with newline) until ``read`` is at the end; cut too long lines."""
     held: list[bytes] = []
     length = 0
-    while block := stream.read(BLOCK_BYTES):
+    while block := read(BLOCK_BYTES):
         *ended, rest = block.split(b"\n")
         for piece in ended:
             if held:

@@ -19,7 +19,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Current:
+class GroupState:
     """A group's members with their actives and standbys, and its topics."""
 
     group_id: str
@@ -32,7 +32,7 @@ class Current:
     at: datetime | None = None
 
 
-def current_here(rows: Sequence[Row], count: int = 1) -> list[Current]:
+def current_here(rows: Sequence[Row], count: int = 1) -> list[GroupState]:
     """Return each group's states after its ``count`` newest decisions, newest first.
 
     ``rows`` are accepted ledger lines. If a decision has two lines, the line with the later time is used.
@@ -51,7 +51,7 @@ def current_here(rows: Sequence[Row], count: int = 1) -> list[Current]:
     return [current_of(decision, placed[_key(decision)]) for decision in newest]
 
 
-def current_on_spark(parsed: DataFrame, count: int = 1) -> list[Current]:
+def current_on_spark(parsed: DataFrame, count: int = 1) -> list[GroupState]:
     """Run :func:`current_here` on Spark; the driver collects the rows of ``count`` decisions per group."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
@@ -101,7 +101,7 @@ def _newest(decisions: Iterable[DecisionRow], count: int) -> list[DecisionRow]:
     ]
 
 
-def current_of(decision: DecisionRow, placed: Iterable[PlacementRow]) -> Current:
+def current_of(decision: DecisionRow, placed: Iterable[PlacementRow]) -> GroupState:
     """Return a group's state after ``decision``; its members claim the actives and standbys in ``placed``."""
     claims: dict[str, dict[str, dict[str, set[int]]]] = {}
     partitions: dict[str, int] = {}
@@ -128,7 +128,7 @@ def current_of(decision: DecisionRow, placed: Iterable[PlacementRow]) -> Current
                 capacity=member["capacity"],
             )
         )
-    return Current(
+    return GroupState(
         decision["group_id"],
         decision["decision_id"],
         tuple(members),

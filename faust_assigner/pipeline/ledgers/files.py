@@ -64,7 +64,8 @@ def find_files(paths: Sequence[str]) -> list[LedgerFile]:
     ``.bz2``, ``.xz``). A glob means all files and folders that it matches.
 
     Raises:
-        LedgerPathError: a path does not exist, a glob has no match, or a compression is not supported.
+        LedgerPathError: a path does not exist, a glob has no match, a compression is not supported, or a
+            name is not UTF-8, so that no table can contain it.
     """
     found: dict[str, LedgerFile] = {}
     for path in paths:
@@ -73,8 +74,18 @@ def find_files(paths: Sequence[str]) -> list[LedgerFile]:
             file = _describe(fs, entry)
             if _PACKED_OTHERWISE.search(file.name):
                 raise LedgerPathError(f"{file.name}: only gz, bz2 and xz are unpacked here")
+            if not _is_utf8(file.name):
+                raise LedgerPathError(f"{file.name!a}: the name is not UTF-8; rename the file")
             found.setdefault(_identity(fs, file.name), file)
     return sorted(found.values())
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _entries(fs: AbstractFileSystem, inside: str, path: str) -> Iterator[dict[str, Any]]:

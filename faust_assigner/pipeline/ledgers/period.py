@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from faust_assigner.errors import ConfigError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MOMENT = {"decision": "ts", "recovery": "started", "partition_sample": "ts"}
 #: The tolerance in the choice of files, because clocks differ and rows wait to be written.
 SLACK = timedelta(hours=1)
+#: The bounds of a period; both leave room for :data:`SLACK` in Python's calendar.
+FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 _AGO = re.compile(r"(\d{1,6})(m|h|d)")
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -40,7 +42,8 @@ class Period:
     def parse(cls, since: str | None, until: str | None, *, now: datetime) -> Period:
         """Parse two bounds: a day (``2026-11-21``), a time (``2026-11-21T20:00``) or an age (``36h``).
 
-        A time without an offset is UTC. Raises ConfigError for any other text, and for an empty period.
+        A time without an offset is UTC. A time beyond :data:`FIRST` or :data:`LAST` is that time.
+        Raises ConfigError for any other text, and for an empty period.
         """
         found = cls(_moment(since, "--since", now), _moment(until, "--until", now))
         if found.since and found.until and found.since >= found.until:
@@ -117,16 +120,16 @@ def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
     if text is None:
         return None
     if ago := _AGO.fullmatch(text):
-        return now - int(ago[1]) * _UNITS[ago[2]]
+        return now - min(int(ago[1]) * _UNITS[ago[2]], now - FIRST)
     try:
         if len(text) == len("2026-11-21"):
-            return datetime.combine(date.fromisoformat(text), time(), UTC)
+            text = f"{date.fromisoformat(text)}T00:00"
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
             f"{option} {text!r}: expected a day, a time, or an age (36h, 7d)"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return min(max(moment if moment.tzinfo else moment.replace(tzinfo=UTC), FIRST), LAST)
 
 
 def _changed(file: LedgerFile) -> datetime | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -106,8 +107,11 @@ def news(ledgers: Sequence[str], before: Mapping[str, Any], properties: Mapping[
     visit = Visit()
     files, all_answered = _listed(paths)
     for file in files:
-        with contextlib.suppress(FileNotFoundError):
+        try:
             _file(visit, file, known)
+        except FileNotFoundError:  # rotated or removed since the listing: left to the next visit
+            if file.name in known:
+                visit.files[file.name] = known[file.name]
     for topic in topics:
         _topic(visit, topic, before.get("topics", {}))
     if not (all_answered and visit):
@@ -127,15 +131,18 @@ def _listed(paths: Sequence[str]) -> tuple[list[LedgerFile], bool]:
 
 
 def _file(visit: Visit, file: LedgerFile, known: Mapping[str, Progress]) -> None:
+    """Add the unread bytes of a file. Raises FileNotFoundError if its name is not this file's any more."""
     before = known.get(file.name)
     if before is not None and (before.size, before.modified) == (file.size, file.modified):
         visit.files[file.name] = before
         return
     same = _continued(file, before, known)
     start = 0 if same is None else same.at
-    head = read_head(file.name, HEAD_BYTES)
+    head, at = read_head(file.name, HEAD_BYTES), last_line_start(file.name, start, file.size)
+    if file.inode and os.stat(file.name).st_ino != file.inode:
+        raise FileNotFoundError(file.name)  # head and position may be those of a new file
     visit.files[file.name] = Progress(
-        at=last_line_start(file.name, start, file.size),
+        at=at,
         size=file.size,
         head=_digest(head),
         head_bytes=len(head),

@@ -10,7 +10,7 @@ from faust_assigner.pipeline.ledgers.files import LedgerFile, absolute, find_fil
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_lines_of, split_sources
-from faust_assigner.snapshots.asking import ask
+from faust_assigner.snapshots.kafka_requests import run_request
 
 
 def read_here(
@@ -23,8 +23,8 @@ def read_here(
 ) -> tuple[list[Row], Refused]:
     """Return all accepted lines of ``ledgers`` in ``period``, in memory, and the count of refused lines.
 
-    The counts in ``refused`` grow while the lines are read. Raises LedgerPathError for a missing path, and
-    TooManyRefused if the refused lines exceed ``tolerance``.
+    ``refused`` counts the lines while they are read, for a progress display. Raises LedgerPathError for a
+    missing path, and TooManyRefused if the refused lines exceed ``tolerance``.
     """
     refused = Refused() if refused is None else refused
     rows = list(accepted_rows(ledgers, refused, period, properties))
@@ -70,7 +70,7 @@ def _rows_of_topic(source: TopicSource, refused: Refused) -> list[Row]:
             refused.refuse(f"{source.url}/{partition}", offset, found.reason)
 
     connection = source.cluster.connection()
-    ask(connection, read_lines_of(connection, source.topic, take))
+    run_request(connection, read_lines_of(connection, source.topic, take))
     return rows
 
 

@@ -14,7 +14,6 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import SAMPLE, group_marker
 from faust_assigner.pipeline.cluster import Cluster, cluster_of
-from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.changelog import (
     Changelog,
     Extent,
@@ -23,6 +22,7 @@ from faust_assigner.snapshots.changelog import (
     look_at,
     read,
 )
+from faust_assigner.snapshots.kafka_requests import Connection, run_request
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,14 +153,14 @@ def offsets_since(source: TopicSource, log: Changelog, since: datetime) -> dict[
 
     async def find() -> dict[int, int]:
         async with consumer_of(connection) as consumer:
-            moment = round(since.timestamp() * 1000)
+            moment = max(0, round(since.timestamp() * 1000))  # Kafka's times begin in 1970
             found = await consumer.offsets_for_times(dict.fromkeys(tps, moment))
         return {
             tp.partition: extent.end if found.get(tp) is None else found[tp].offset
             for tp, extent in tps.items()
         }
 
-    return ask(connection, find())
+    return run_request(connection, find())
 
 
 def read_span(
@@ -175,8 +175,9 @@ def read_span(
         return
     tp = TopicPartition(source.topic, partition)
     with asyncio.Runner() as runner:
-        consumer = runner.run(_open(source, tp, start))
+        consumer = runner.run(_consumer_of(source))
         try:
+            runner.run(_open(consumer, tp, start))
             while True:
                 records, position = runner.run(_fetch(consumer, tp, end))
                 if records:
@@ -187,18 +188,20 @@ def read_span(
             runner.run(consumer.stop())
 
 
-async def _open(source: TopicSource, tp: TopicPartition, start: int) -> AIOKafkaConsumer:
-    consumer = AIOKafkaConsumer(
+async def _consumer_of(source: TopicSource) -> AIOKafkaConsumer:
+    return AIOKafkaConsumer(
         **source.cluster.connection(),
         enable_auto_commit=False,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=8 * 1024 * 1024,
     )
+
+
+async def _open(consumer: AIOKafkaConsumer, tp: TopicPartition, start: int) -> None:
     await consumer.start()
     consumer.assign([tp])
     consumer.seek(tp, start)
-    return consumer
 
 
 async def _fetch(

@@ -44,7 +44,7 @@ def read_spans(spark: SparkSession, spans: Sequence[Span], *, connector: str) ->
     Raises ConfigError for an unknown connector.
     """
     if connector not in CONNECTORS:
-        raise ConfigError(f"connector is one of {', '.join(CONNECTORS)}, not {connector!r}")
+        raise ConfigError(f"connector must be one of {', '.join(CONNECTORS)}, got {connector!r}")
     if connector == "auto":
         connector = "spark" if has_connector(spark) else "python"
     if connector == "python":

@@ -31,7 +31,7 @@ _STUDENT = (
 )  # fmt: skip
 
 
-def advice(
+def recommend_change(
     run: Run, facts: Facts, policy: str, recommended: tuple[str, int]
 ) -> list[dict[str, object]]:
     """Return one row per recorded group: the recorded and the ``recommended`` settings, and the verdict.
@@ -74,7 +74,7 @@ def verdict(old: tuple[str, int], new: tuple[str, int], interval: Sequence[float
     return "keep: the interval over the weeks includes zero" if interval[0] <= 0 else "keep: worse"
 
 
-def of_all(rows: Sequence[Mapping[str, object]]) -> str:
+def overall_verdict(rows: Sequence[Mapping[str, object]]) -> str:
     """Return ``change`` if this is the verdict of each group, else the first reason to keep."""
     kept = [row["verdict"] for row in rows if row["verdict"] != CHANGE]
     return str(kept[0]) if kept else CHANGE

@@ -25,9 +25,9 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
     )
     print()
     show_rows(
-        "Settings: the fewest standbys and switches within 10% of the calmest and the evenest; p90 and its "
-        "95% interval, in other scenarios than those they were chosen on; beside it the best other policy "
-        "under the same conditions, and what the settings predict of the recorded time / what was recorded",
+        "Settings: the fewest standbys and switches whose figures are within 10% of the best. The figures "
+        "are p90 with its 95% interval, from scenarios that did not choose the settings. The next columns "
+        "show the best other policy under the same conditions, and predicted / recorded figures",
         _SETTINGS,
         report["sim_settings"],
     )

@@ -90,7 +90,7 @@ class Diary:
         return _Absence(worker, max(0.0, at - session_s) if crashed else at, crashed)
 
     def _fell_silent(self, member_id: str, number: int, session_s: float) -> bool:
-        """Return whether this member's partitions lack samples while another member's have them."""
+        """Return whether this member's partitions lack samples while another member's have samples."""
         before, now = self.decisions[number - 1], self.decisions[number]
         seen = {
             member["member_id"]: self.last_seen.get(

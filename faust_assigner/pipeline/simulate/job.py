@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from faust_assigner.pipeline.ledgers.current import Current, current_here
+from faust_assigner.pipeline.ledgers.current import GroupState, current_here
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.one_writer import only_writer
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.simulate.facts import Facts, facts_of
 from faust_assigner.pipeline.simulate.measured import calibrated
@@ -28,7 +29,7 @@ from faust_assigner.pipeline.simulate.run import (
     Source,
     play_here,
     play_on_spark,
-    rows_of_part,
+    rows_of_split,
     summarise_on_spark,
 )
 from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
@@ -70,7 +71,7 @@ def simulate_here(request: Request, progress: Progress | None = None) -> dict[st
         rows = play_here(run, request.scenarios, jobs=request.jobs)
         put_rows(rows, request.out)
         return lambda part: summarise(
-            row for row in rows if part in (None, run.source.part_of(int(row.scenario_id)))
+            row for row in rows if part in (None, run.source.split_of(int(row.scenario_id)))
         )
 
     return _simulate(request, progress, _facts_here(request, progress), play)
@@ -89,7 +90,7 @@ def simulate_on_spark(
         play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
         results = spark.read.parquet(target)
         return lambda part: summarise_on_spark(
-            results if part is None else rows_of_part(results, run, part)
+            results if part is None else rows_of_split(results, run, part)
         )
 
     return _simulate(request, progress, _facts_on_spark(spark, request, progress), play)
@@ -98,15 +99,19 @@ def simulate_on_spark(
 def _simulate(
     request: Request, progress: Progress, facts: Facts | None, play: Callable[[Run], Summaries]
 ) -> dict[str, Any]:
-    """Simulate the scenarios; write and return the report."""
+    """Simulate the scenarios; write and return the report.
+
+    Raises FolderInUse if another run writes to the folder.
+    """
     run, measured = _run(request, facts)
     progress.enter(
         f"playing {request.scenarios:,} scenarios with each of {len(run.arms):,} settings"
     )
-    summaries = play(run)
-    progress.enter("summarising the scenarios")
-    report = report_of(request, run, measured, summaries, facts)
-    put_report(report, request.out, "report.json")
+    with only_writer(request.out):
+        summaries = play(run)
+        progress.enter("summarising the scenarios")
+        report = report_of(request, run, measured, summaries, facts)
+        put_report(report, request.out, "report.json")
     return report
 
 
@@ -134,7 +139,7 @@ def what_if_here(request: Request, change: Change) -> dict[str, Any]:
     return report
 
 
-def _current(request: Request) -> tuple[Current, Load]:
+def _current(request: Request) -> tuple[GroupState, Load]:
     from faust_assigner.pipeline.ledgers.rows import read_here
 
     rows, _ = read_here(request.ledgers, request.max_refused, properties=request.properties)

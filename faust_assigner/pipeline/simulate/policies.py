@@ -30,8 +30,8 @@ BUILT_IN: Mapping[str, tuple[str, bool]] = {
     "aiokafka-sticky": ("faust_assigner.pipeline.simulate.policies:aiokafka_sticky", False),
 }
 
-#: The default policies: our planner with zero, one and two settings, and Faust's own assignor with and
-#: without ``static``.
+#: The default policies: our planner without switches, with ``static``, and with ``static`` and ``weights``;
+#: Faust's own assignor without and with ``static``.
 DEFAULT_POLICIES = ("ours", "ours+static", "ours+static+weights", "stock", "stock+static")
 DEFAULT_REPLICAS = (0, 1, 2)
 

@@ -29,6 +29,8 @@ from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup
 from faust_assigner.weights.limits import clamp_to_median
 
 DAY_S = 86_400.0
+#: The maximum number of a topic's partitions: above any real topic. A damaged row may name more.
+MOST_PARTITIONS = 1_000_000
 #: Assumed changelog records of a stateful partition without samples.
 NOMINAL_RECORDS = 10_000.0
 
@@ -60,9 +62,9 @@ class Week:
         again = replace(recorded, scenario_id=scenario_id, seed=seed)
         if scenario_id < len(self.recordings):
             return again
-        return _varied(again, np.random.default_rng(seed), self.part_of(scenario_id))
+        return _varied(again, np.random.default_rng(seed), self.split_of(scenario_id))
 
-    def part_of(self, scenario_id: int) -> int | None:
+    def split_of(self, scenario_id: int) -> int | None:
         """Return 0 if the scenario chooses settings, 1 if it evaluates them, None for a recording."""
         turn = scenario_id // len(self.recordings)
         return (turn - 1) % 2 if turn else None
@@ -88,6 +90,11 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
     if not topics:
         raise NothingRecorded(
             f"no assignment of group {group_id!r} in the ledger: its topics are not known"
+        )
+    if (largest := max(topics, key=lambda topic: topic.partitions)).partitions > MOST_PARTITIONS:
+        raise NothingRecorded(
+            f"group {group_id!r}: a row of the ledger has partition {largest.partitions - 1} of topic "
+            f"{largest.topic!r}, and a simulation takes topics of at most {MOST_PARTITIONS} partitions"
         )
     groups, members = _groups(topics)
     rates, records = _load(groups, members, mine.rates)
@@ -158,7 +165,9 @@ def _load(
 
 
 def _periods(events: Sequence[Event], draw: np.random.Generator, part: int) -> list[Event] | None:
-    """Draw as many periods as were recorded from the periods of ``part``; None if fewer than two exist.
+    """Draw, with replacement, as many periods as were recorded: even periods for ``part`` 0, odd for 1.
+
+    None if fewer than two periods were recorded.
 
     A period is a week if two weeks were recorded, since weekdays differ; else a period is a day.
     """
@@ -220,7 +229,7 @@ def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = No
 def _victim(running: Sequence[str], restarts: Mapping[str, int], draw: np.random.Generator) -> str:
     """Return a random member among those with the fewest incidents so far.
 
-    So a deploy, which is a series of restarts, restarts each worker once.
+    A deploy, which is a series of restarts, then restarts each worker once.
     """
     fewest = min(restarts[member_id] for member_id in running)
     fair = [member_id for member_id in running if restarts[member_id] == fewest]

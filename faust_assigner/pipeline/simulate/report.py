@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from faust_assigner.pipeline.simulate.advice import advice, of_all
+from faust_assigner.pipeline.simulate.advice import overall_verdict, recommend_change
 from faust_assigner.pipeline.simulate.events import EventRow, event_rows
 from faust_assigner.pipeline.simulate.facts import Facts
 from faust_assigner.pipeline.simulate.recorded import Week
@@ -45,11 +45,13 @@ def report_of(
         replay = _replay(run, mine)
         events = event_rows(run, mine, policy)
         over_all_fleets = lines[0]
-        told = advice(run, mine, policy, (over_all_fleets.policy, over_all_fleets.standbys))
+        told = recommend_change(
+            run, mine, policy, (over_all_fleets.policy, over_all_fleets.standbys)
+        )
     if told:
         # Many scenarios drawn from few weeks give intervals that are too narrow, so the weeks' verdict
         # counts.
-        lines = [line._replace(verdict=of_all(told)) for line in lines]
+        lines = [line._replace(verdict=overall_verdict(told)) for line in lines]
     scores = {(each["policy"], each["standbys"]): each for each in replay}
     return {
         "options": _options(request, run, measured),
@@ -71,7 +73,7 @@ def _recommended(
     summaries: Summaries,
 ) -> list[Recommendation]:
     """Return the settings table; with enough scenarios, different scenarios choose and evaluate settings."""
-    parts = [run.source.part_of(number) for number in range(request.scenarios)]
+    parts = [run.source.split_of(number) for number in range(request.scenarios)]
     if min(parts.count(0), parts.count(1)) >= LEAST_OF_A_PART:
         return recommend(summaries(0), policy=policy, judged=summaries(1))
     return recommend(everywhere, policy=policy)

@@ -87,7 +87,7 @@ class Source(Protocol):
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
         """Return the scenario with this number; ``seed`` comes from :func:`scenario_seed`."""
 
-    def part_of(self, scenario_id: int) -> int | None:
+    def split_of(self, scenario_id: int) -> int | None:
         """Return 0 if the scenario chooses settings, 1 if it evaluates them, None for neither."""
 
 
@@ -184,11 +184,11 @@ def play_on_spark(spark: SparkSession, run: Run, scenarios: int) -> DataFrame:
     return spark.range(0, scenarios, 1, tasks).mapInPandas(rows, SIM_DDL)
 
 
-def rows_of_part(results: DataFrame, run: Run, part: int) -> DataFrame:
+def rows_of_split(results: DataFrame, run: Run, part: int) -> DataFrame:
     """Return the rows of ``results`` whose scenarios choose settings (0) or evaluate them (1)."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
-    of_part = F.udf(lambda name: run.source.part_of(int(name)) == part, "boolean")
+    of_part = F.udf(lambda name: run.source.split_of(int(name)) == part, "boolean")
     return results.where(of_part("scenario_id"))
 
 

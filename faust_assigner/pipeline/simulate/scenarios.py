@@ -53,7 +53,7 @@ class Shape:
         """Return the scenario of ``seed`` (see :func:`scenario_seed`); ``scenario_id`` is only its label."""
         return generate(self, scenario_id, seed)
 
-    def part_of(self, scenario_id: int) -> int | None:
+    def split_of(self, scenario_id: int) -> int | None:
         """Return 0 if the scenario chooses settings, 1 if it evaluates them."""
         return scenario_id % 2
 

@@ -99,7 +99,7 @@ def state_class(records_per_partition: float) -> str:
 
 
 def fleet_class(row: SimRow) -> tuple[str, str]:
-    """Return (state, racks) of a row: its class of fleet in the settings table."""
+    """Return the class of a row's fleet: its class of state, and "several" or "one" for its racks."""
     return row.state, "several" if row.racks > 1 else "one"
 
 

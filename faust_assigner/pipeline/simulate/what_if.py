@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Member
-from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.ledgers.current import GroupState
 from faust_assigner.pipeline.weights.rates import NOMINAL_RECORD_BYTES, PartitionRate, records_kept
 from faust_assigner.planner import Plan, plan
 from faust_assigner.simulation.fleet import Costs, Scenario
@@ -49,7 +49,7 @@ def load_of(rates: Sequence[PartitionRate]) -> Load:
     )
 
 
-def generated(scenario: Scenario, replicas: int) -> tuple[Current, Load]:
+def generated(scenario: Scenario, replicas: int) -> tuple[GroupState, Load]:
     """Return a generated fleet and its load; its assignment has no history and ``replicas`` standbys."""
     topics = sorted(scenario.partitions)
     starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
@@ -70,14 +70,14 @@ def generated(scenario: Scenario, replicas: int) -> tuple[Current, Load]:
             rates[group.topic, number] = float(scenario.rates[start + number])
             if group.changelog is not None:
                 records[group.changelog, number] = float(scenario.records[start + number])
-    current = Current(scenario.group_id, "", members, scenario.partitions, scenario.changelogs)
+    current = GroupState(scenario.group_id, "", members, scenario.partitions, scenario.changelogs)
     return current, Load(
         rates, records, {key: kept * NOMINAL_RECORD_BYTES for key, kept in records.items()}
     )
 
 
 def what_if(
-    current: Current,
+    current: GroupState,
     change: Change,
     load: Load,
     *,
@@ -144,7 +144,7 @@ class _Tally:
 
 
 def _row(
-    current: Current,
+    current: GroupState,
     members: Sequence[Member],
     replicas: int,
     load: Load,
@@ -204,7 +204,7 @@ def _waits(made: Plan, tally: _Tally, load: Load, costs: Costs) -> dict[str, obj
     }
 
 
-def _tally(current: Current, made: Plan, load: Load, racks: Mapping[str, str]) -> _Tally:
+def _tally(current: GroupState, made: Plan, load: Load, racks: Mapping[str, str]) -> _Tally:
     """Compare each task's previous and new owner and standbys; sum the state that must be restored."""
     owners = _by_partition(current.members, "actives")
     spares = _by_partition(current.members, "standbys")

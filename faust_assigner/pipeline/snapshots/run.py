@@ -92,7 +92,12 @@ def take_snapshot(
         except Exception as error:
             if not previous or not is_corrupt_base(error):
                 raise
-            logger.warning("%s: a previous snapshot is damaged: %s", topic, error)
+            logger.warning(
+                "%s: a previous snapshot is damaged; the run starts again and checks the files of each "
+                "snapshot: %s",
+                topic,
+                error,
+            )
             job = plan(previous=previous, whole=True)
             progress.enter(_reading(job))
             parts = _run(job, cluster, spark, connector)

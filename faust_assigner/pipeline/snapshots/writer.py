@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from aiokafka import TopicPartition
 
 from faust_assigner.pipeline.snapshots.spans import Job, Part, Span, codecs_of
-from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.changelog import Extent, read
 from faust_assigner.snapshots.compaction import Compactor
+from faust_assigner.snapshots.kafka_requests import Connection, run_request
 from faust_assigner.snapshots.layers import Base
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.sst import SstFile
@@ -110,8 +110,8 @@ class SpanWriter:
             names,
             self._records,
             done.runs,
-            _types(done.key_types, span.base.key_types if span.base else ()),
-            _types(done.value_types, span.base.value_types if span.base else ()),
+            _merged_types(done.key_types, span.base.key_types if span.base else ()),
+            _merged_types(done.value_types, span.base.value_types if span.base else ()),
             done.unreadable,
             None if done.is_whole else tuple(map(len, done.layers)),
             sum(file.size for file in done.files if "/" not in file.name),
@@ -127,7 +127,9 @@ def _on_this_machine(catalog: Catalog, manifest: Manifest, folder: Path) -> Base
     return Base(manifest.by_layer(files), manifest.keys)
 
 
-def _types(found: frozenset[str] | None, base: Sequence[str] | None) -> tuple[str, ...] | None:
+def _merged_types(
+    found: frozenset[str] | None, base: Sequence[str] | None
+) -> tuple[str, ...] | None:
     return None if found is None else tuple(sorted(found.union(base or ())))
 
 
@@ -152,5 +154,5 @@ def read_span(job: Job, span: Span, connection: Connection) -> Part:
                 )
 
         tp = TopicPartition(job.topic, span.partition)
-        ask(connection, read(connection, {tp: Extent(span.start, span.end)}, take))
+        run_request(connection, read(connection, {tp: Extent(span.start, span.end)}, take))
         return writer.finish()

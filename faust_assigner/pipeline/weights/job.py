@@ -12,7 +12,7 @@ import numpy as np
 
 from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
-from faust_assigner.pipeline.ledgers.current import Current, current_here
+from faust_assigner.pipeline.ledgers.current import GroupState, current_here
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.rows import read_here
@@ -60,11 +60,11 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LedgerSummary:
     """The result of reading the ledgers: rates, the groups' states, and the number of refused lines."""
 
     rates: Sequence[PartitionRate]
-    current: Sequence[Current]
+    current: Sequence[GroupState]
     quarantined: int
 
 
@@ -83,7 +83,7 @@ def learn_here(request: Request, progress: Progress | None = None) -> dict[str, 
         half_life_s=request.half_life_s,
     )
     current = current_here(rows, request.decisions) if request.shadow else ()
-    return _finish(request, Learned(rates, current, refused.lines), progress)
+    return _finish(request, LedgerSummary(rates, current, refused.lines), progress)
 
 
 def learn_on_spark(
@@ -104,7 +104,7 @@ def learn_on_spark(
     samples = rows_of(parsed, "partition_sample")
     rates = collect_rates(samples, half_life_s=request.half_life_s)
     current = current_on_spark(parsed, request.decisions) if request.shadow else ()
-    return _finish(request, Learned(rates, current, refused.lines), progress)
+    return _finish(request, LedgerSummary(rates, current, refused.lines), progress)
 
 
 def half_life_s(text: str) -> float:
@@ -115,7 +115,7 @@ def half_life_s(text: str) -> float:
     return found
 
 
-def _finish(request: Request, learned: Learned, progress: Progress) -> dict[str, object]:
+def _finish(request: Request, learned: LedgerSummary, progress: Progress) -> dict[str, object]:
     """Compute, write, publish and evaluate the weights; return the report.
 
     Raises NothingToLearn without samples, and DriftedTooFar. In both cases no weights are written.
@@ -194,8 +194,8 @@ def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, object]
     }
 
 
-def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> dict[str, object]:
-    """Plan a decision's group again without and with weights, and compare both plans."""
+def _shadow(current: GroupState, rows: Sequence[WeightRow], request: Request) -> dict[str, object]:
+    """Plan the group of a decision twice, without and with weights, and compare both plans."""
     weights = {
         (row.topic, row.partition): row.weight for row in rows if row.group_id == current.group_id
     }

@@ -18,6 +18,7 @@ from faust_assigner.pipeline.weights.rates import (
     HALF_LIFE_S,
     HOLE,
     HOUR_MS,
+    MOST_HALVED,
     NOMINAL_INTERVAL_MS,
     PartitionRate,
 )
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEY = ("group_id", "topic", "partition")
-#: The columns that are summed; each sample is weighted by its age.
+#: The columns that are summed over the samples, each weighted by its age.
 SUMS = ("covered_ms", "records_in", "bytes_in", "cpu_ms", "arrived")
 AMOUNTS = ("records_in", "bytes_in", "cpu_ms", "state_bytes", "end_offset")
 
@@ -68,7 +69,7 @@ def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
     return timed.withColumns(
         {
             "arrived": F.coalesce(F.col("came") * share, F.col("records_in").cast("double")),
-            "counts": F.pow(F.lit(0.5), age),
+            "counts": F.pow(F.lit(0.5), F.least(age, F.lit(MOST_HALVED))),
         }
     )
 
@@ -86,7 +87,7 @@ def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
             F.max("newest").alias("newest"),
             F.max_by("end_offset", "newest").alias("end_offset"),
             F.count("*").alias("hours"),
-            _error().alias("error"),
+            _standard_error().alias("error"),
         )
     )
 
@@ -94,7 +95,7 @@ def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
 def _by_hour(timed: DataFrame) -> DataFrame:
     """Return one row per partition and hour; ``mine``, ``all``: the records of the partition, of its group.
 
-    Both are weighted by the samples' age.
+    Both counts are weighted by the samples' age.
     """
     flow = F.greatest("arrived", F.col("records_in").cast("double"))
     hours = (
@@ -115,7 +116,7 @@ def _by_hour(timed: DataFrame) -> DataFrame:
     return hours.withColumn("all", F.sum("mine").over(Window.partitionBy("group_id", "hour")))
 
 
-def _error() -> Column:
+def _standard_error() -> Column:
     """Return the relative standard error over the hours of a partition, as in ``rates.py``."""
     count, total = F.count("*"), F.sum("mine")
     # Some versions of Spark raise an error for a division by zero.

@@ -16,8 +16,8 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.files import file_system
 from faust_assigner.pipeline.rows import grouped
 from faust_assigner.pipeline.sinks import write_whole
-from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.changelog import STALL_S
+from faust_assigner.snapshots.kafka_requests import Connection, run_request
 from faust_assigner.weights.document import WeightRow, compress, encode
 
 #: A broker's default limit for one message is 1 MiB, which includes the record's overhead.
@@ -75,7 +75,7 @@ def publish(
                 f"{MAX_RECORD_BYTES}: write them to a file instead (--out)"
             )
     connection = cluster.connection()
-    ask(connection, _send(connection, topic, records, replication))
+    run_request(connection, _send(connection, topic, records, replication))
     return len(records)
 
 
@@ -85,16 +85,16 @@ def published_records(cluster: Cluster, topic: str) -> list[bytes]:
     Raises UnreachableError and RefusedByKafka.
     """
     connection = cluster.connection()
-    found: dict[bytes, bytes] = ask(connection, _read(connection, topic))
+    found: dict[bytes, bytes] = run_request(connection, _read(connection, topic))
     return [found[group] for group in sorted(found)]
 
 
 async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
     """Read the topic's only partition; raise TimeoutError if no record arrives for STALL_S seconds."""
     consumer = AIOKafkaConsumer(**connection, enable_auto_commit=False)
-    await consumer.start()
     found: dict[bytes, bytes] = {}
     try:
+        await consumer.start()
         if topic not in await consumer.topics():
             return found
         partition = TopicPartition(topic, 0)
@@ -127,8 +127,8 @@ async def _send(
     replication: int | None,
 ) -> None:
     admin = AIOKafkaAdminClient(**connection)
-    await admin.start()
     try:
+        await admin.start()
         if topic not in await admin.list_topics():
             brokers = len((await admin.describe_cluster())["brokers"])
             await admin.create_topics(
@@ -144,8 +144,8 @@ async def _send(
     finally:
         await admin.close()
     producer = AIOKafkaProducer(**connection, acks="all", max_request_size=2 * MAX_RECORD_BYTES)
-    await producer.start()
     try:
+        await producer.start()
         for group_id in sorted(records):
             await producer.send_and_wait(topic, records[group_id], key=group_id.encode())
     finally:

@@ -15,7 +15,8 @@ relative to the time that its samples cover:
   worker; ``records_in`` counts consumed records, which are fewer if the worker is overloaded;
 * consumed records count as arrived records in the first sample of a partition, and in all samples if the
   topic's end offsets never grew (samples without offsets);
-* the weight of a sample halves for each half-life that the sample is older than the group's newest sample.
+* the weight of a sample halves for each half-life that the sample is older than the group's newest sample, at
+  most :data:`MOST_HALVED` times.
 
 :mod:`faust_assigner.pipeline.weights.on_spark` has the same steps in SQL; a test compares both results.
 """
@@ -35,9 +36,12 @@ from faust_assigner.weights.document import millis
 
 #: A gap of more than this many median intervals is a hole.
 HOLE = 10.0
-#: The default half-life in seconds. With half a day, samples of last week hardly count, but samples of the
-#: previous day still count after a quiet night.
+#: The default half-life in seconds. With half a day, samples of last week have almost no weight, but samples
+#: of the previous day still count after a quiet night.
 HALF_LIFE_S = 43_200.0
+#: Without this limit the weights of old samples would be 0, and a partition with only such samples would have
+#: no rate: a topic without samples for a year and a half, or a group with a sample from the future.
+MOST_HALVED = 300.0
 #: With this half-life all samples have the same weight.
 NO_DECAY = math.inf
 #: The assumed median interval if no partition of the group was sampled twice.
@@ -130,12 +134,12 @@ def rates_of(
         for hour, records in by_hour.items():
             total[hour] = total.get(hour, 0.0) + records
     return [
-        rate._replace(hours=len(by_hour), error=_error(by_hour, hours[rate.group_id]))
+        rate._replace(hours=len(by_hour), error=_standard_error(by_hour, hours[rate.group_id]))
         for rate, by_hour in found
     ]
 
 
-def _error(mine: Mapping[int, float], group: Mapping[int, float]) -> float:
+def _standard_error(mine: Mapping[int, float], group: Mapping[int, float]) -> float:
     """Return the relative standard error of the partition's share of its group's records, by hours.
 
     A change of load that all partitions share adds no error. With fewer than two hours the error is infinite.
@@ -185,7 +189,8 @@ def _rate(
     moments = sorted(mine)
     gaps = [None, *_gaps_ms(moments)]
     covered = [typical if gap is None or gap > HOLE * typical else float(gap) for gap in gaps]
-    counts = [0.5 ** ((millis(newest) - millis(at)) / (1000.0 * half_life_s)) for at in moments]
+    ages = [(millis(newest) - millis(at)) / (1000.0 * half_life_s) for at in moments]
+    counts = [0.5 ** min(age, MOST_HALVED) for age in ages]
     amounts = [mine[at] for at in moments]
     ends = [amount[4] for amount in amounts]
     arrived = [float(amounts[0][0])]

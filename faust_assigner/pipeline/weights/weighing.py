@@ -71,10 +71,12 @@ def _task_weights(rates: Sequence[PartitionRate], costs: Floats, limits: Limits)
 
 
 def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
-    """Return float64[n]: the cost of each partition per second; with ``blend``, its mean share of the group.
+    """Return float64[n]: the cost of each partition per second.
 
-    Bytes and CPU time are estimated for the arrived records: the mean per consumed record of the partition is
-    used, or the mean of its topic if no record of the partition was consumed.
+    With ``blend`` the cost is the mean of its shares of the group's CPU time, records and bytes.
+
+    Bytes and CPU time are estimated for the arrived records, from the mean per consumed record of the
+    partition. If no record of the partition was consumed, the mean of its topic is used.
     """
     seconds = np.array([rate.covered_ms for rate in rates]) / 1_000.0
     arrived = _arrived(rates)

@@ -28,7 +28,8 @@ CALL_S: Final = 5.0
 class Calls:
     """The connection to one instance. Without a connection, a call waits for the next connection.
 
-    ``has_ended``: no further connection will be opened. ``name``: the consumer's name, for errors.
+    ``has_ended`` is True if no further connection will be opened. ``name``: the consumer's name,
+    for errors.
     """
 
     def __init__(self, name: str, access: Access, retry: Retry) -> None:
@@ -50,7 +51,7 @@ class Calls:
         return self._stub.Register(request, metadata=self._access.metadata())
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the current connection, if any."""
         if self._channel is not None:
             channel, self._channel, self._stub = self._channel, None, None
             await channel.close()
@@ -65,7 +66,12 @@ class Calls:
             try:
                 return await self.once(method, request)
             except grpc.aio.AioRpcError as error:
-                log.info("%s: %s: %s", method, error.code().name, error.details())
+                log.info(
+                    "%s failed and is tried again: %s: %s",
+                    method,
+                    error.code().name,
+                    error.details(),
+                )
             await asyncio.sleep(self._retry.wait(attempt, self._chance))
             attempt += 1
 

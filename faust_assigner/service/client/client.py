@@ -156,10 +156,11 @@ class AssignerClient:
             await jobs.close()
 
     async def ready(self, command: Warm) -> bool:
-        """Acknowledge a partition as warm; retry until the service answers.
+        """Report to the service that the partition is warm; retry until the service answers.
 
-        Return False if the handoff is over. Then a grant or AbortWarm follows. A broken stream may
-        lose AbortWarm; :meth:`run` then drops the state by itself. Raises :class:`ServiceRefused`.
+        Return False if the handoff is over. Then a grant or AbortWarm follows. If a broken stream
+        loses AbortWarm, :meth:`run` drops the state without AbortWarm. Raises
+        :class:`ServiceRefused`.
         """
         return await self._acknowledge("PartitionReady", self._requests.ready(command), command)
 
@@ -204,11 +205,11 @@ class AssignerClient:
         """Hand all partitions over; return whether there is any partition to hand over.
 
         :meth:`commands` ends when the hand-over is done, at the latest after ``Retry.leave_s``. The
-        remaining partitions are then reported as :class:`Lost`. They go to other consumers when
-        this registration's time to live is over. :meth:`commands` also ends if no registration has
-        lived for ``Retry.answer_s``: there is nothing to hand over. If no other consumer can take
-        the partitions, :meth:`commands` ends at once, without a command: stop the work then, as
-        :meth:`run` does. Raises :class:`ServiceRefused`.
+        remaining partitions are then reported as :class:`Lost`. Other consumers get these
+        partitions when this registration's time to live is over. :meth:`commands` also ends if no
+        registration has lived for ``Retry.answer_s``: there is nothing to hand over. If no other
+        consumer can take the partitions, :meth:`commands` ends at once, without a command: stop the
+        work then, as :meth:`run` does. Raises :class:`ServiceRefused`.
         """
         return await self._leave.ask()
 
@@ -230,7 +231,7 @@ class AssignerClient:
         return await self._answered(method, request)
 
     async def _answered(self, method: str, request: Message) -> bool:
-        """Send an answer; return whether the handoff was still open.
+        """Send an answer about a handoff; return whether the handoff was still open.
 
         A handoff that was aborted meanwhile is not an error of the consumer.
         """
@@ -245,6 +246,6 @@ class AssignerClient:
         self._start(self._repeated(method, request))
 
     async def _repeated(self, method: str, request: Message) -> None:
-        """Repeat an acknowledgement that was lost: the service has repeated its command."""
+        """Repeat a lost acknowledgement: the service has repeated its command."""
         with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
             await self._calls.once(method, request)

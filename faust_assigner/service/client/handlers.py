@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Collection, Iterable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from faust_assigner.service.client.commands import (
     AbortWarm,
@@ -23,6 +23,7 @@ from faust_assigner.service.handoff import TopicPartition
 if TYPE_CHECKING:
     from faust_assigner.service.client.client import AssignerClient
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 #: Seconds to wait for AbortWarm or a grant after the service has answered that a hand-off is over.
@@ -39,8 +40,8 @@ class Handlers(Protocol):
     async def warm(self, command: Warm) -> None:
         """Return once the partition is warm. An error is reported as WarmFailed.
 
-        The task is cancelled if the handoff is aborted. It is also cancelled if the old owner is
-        gone and :meth:`assigned` grants the partition early: the consumer then loads the missing
+        The task is cancelled if the handoff is aborted. The task is also cancelled if the old owner
+        is gone and :meth:`assigned` grants the partition early. The consumer then loads the missing
         state when it opens the partition.
         """
 
@@ -71,6 +72,19 @@ async def end(tasks: Iterable[asyncio.Task[object]]) -> None:
     for task in ended:
         task.cancel()
     await asyncio.gather(*ended, return_exceptions=True)
+
+
+async def call_app(work: Awaitable[T]) -> T:
+    """Await the app's code. Raises RuntimeError if the app's own code cancelled the call.
+
+    Otherwise such a cancellation would end a partition's task without a log line or a report.
+    """
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        raise RuntimeError("the app's own code cancelled this call") from None
 
 
 class Jobs:
@@ -111,10 +125,10 @@ class Jobs:
         if (releasing := self._releasing.get(command.partition)) is not None:
             await asyncio.wait((releasing,))
         try:
-            await self._handlers.warm(command)
+            await call_app(self._handlers.warm(command))
         except Exception as error:
             log.exception(
-                "Could not load the state of %s; the hand-off fails, and the service is informed",
+                "Could not load the state of %s; the service is informed, and the hand-off ends",
                 command.partition,
             )
             with contextlib.suppress(ServiceRefused):
@@ -141,9 +155,9 @@ class Jobs:
 
     async def _release(self, command: Release) -> None:
         try:
-            offset = await self._handlers.release(command)
+            offset = await call_app(self._handlers.release(command))
         except Exception as error:
-            log.exception("Could not release %s", command.partition)
+            log.exception("Could not release %s; the service is informed", command.partition)
             with contextlib.suppress(ServiceRefused):
                 reason = f"{type(error).__name__}: {error}"
                 await self._client.release_failed(command, reason)
@@ -181,7 +195,7 @@ class Jobs:
 
     async def _release_last(self, partition: TopicPartition) -> None:
         try:
-            await self._handlers.release(Release(partition, new_owner=""))
+            await call_app(self._handlers.release(Release(partition, new_owner="")))
         except Exception:
             log.exception("Could not release %s", partition)
 

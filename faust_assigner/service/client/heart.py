@@ -57,9 +57,9 @@ class Heart:
                 return
             if not self.session.is_registered or session != self.session.id:
                 continue
-            if is_deaf := self.session.is_deaf:
+            if is_silent := self.session.is_silent:
                 log.info("%s: the stream is silent; connecting to another instance", self.name)
-            if is_deaf or not is_well:
+            if is_silent or not is_well:
                 self.streams.cancel()
 
     async def _renew(self, session: str, timeout_s: float) -> bool:
@@ -85,6 +85,7 @@ class Heart:
         """Report the lost partitions when the session's time is over; begin a new session."""
         while True:
             await asyncio.sleep(min(max(self.session.left_s, 0.02), 1.0))
-            # A registration that waits for its turn begins a new session anyway.
+            # Without a registration there is no stream to end: the pending registration begins a new
+            # session.
             if self.session.check_time() and self.session.is_registered:
                 self.streams.cancel()

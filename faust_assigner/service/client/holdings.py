@@ -50,7 +50,7 @@ class Holdings:
         """Apply one AssignmentUpdate.
 
         ``releasing`` are partitions of a snapshot for which a Release follows. The consumer keeps
-        them until the Release, if it holds them. Return the change, or None if the snapshot
+        those that it holds until their Release. Return the change, or None if the snapshot
         continues in a later message.
         """
         if snapshot:

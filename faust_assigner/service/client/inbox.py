@@ -33,7 +33,7 @@ class Inbox:
         self._queue: asyncio.Queue[Command | BaseException | None] = asyncio.Queue()
         self._told: dict[_Key, Warm | Release] = {}
         self._acked: dict[_Key, tuple[str, Message]] = {}
-        self._standbys: list[TopicPartition] = []  # the parts received so far
+        self._standbys: list[TopicPartition] = []  # the received parts of an incomplete list
 
     async def read(self) -> Command | None:
         """Return the next command, or None at the end; raise an error that :meth:`put` added."""
@@ -43,7 +43,7 @@ class Inbox:
         return said
 
     def rest(self) -> Iterator[Command]:
-        """Yield the commands after the end, which arrived while a handler delayed the reader."""
+        """Yield the commands that were queued after the end, while a handler delayed the reader."""
         while not self._queue.empty():
             said = self._queue.get_nowait()
             if said is not None and not isinstance(said, BaseException):

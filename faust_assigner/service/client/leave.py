@@ -41,7 +41,7 @@ class Leave:
     is_begun: bool = field(default=False, init=False)
 
     async def ask(self) -> bool:
-        """Begin the leave; return whether there is any partition to hand over."""
+        """Ask the service to drain this consumer; return whether it has partitions to hand over."""
         if not self.is_begun:
             self.is_begun = True
             self.start(self._end_late())
@@ -52,7 +52,8 @@ class Leave:
             return False
         if answer.action == pb.SHUTDOWN_NOW:
             # A first registration may still succeed; the service would then assign partitions to
-            # a process that has ended. So again() deregisters, or _end_late() ends the leave.
+            # a process that has ended. To prevent this, again() deregisters, or _end_late() ends
+            # the leave.
             if self.session.is_alive or not self.streams.is_open:
                 self.inbox.put(None)
             return False
@@ -69,9 +70,9 @@ class Leave:
         """End a leave after ``Retry.leave_s``, or without a registration for ``Retry.answer_s``."""
         try:
             async with asyncio.timeout(self.retry.leave_s):
-                await self._dead()
+                await self._wait_for_expiry()
         except TimeoutError:
-            self._warn_of_the_rest()
+            self._log_remaining_partitions()
         else:
             log.warning(
                 "%s: leaves without an answer: its registration has expired, and no instance has "
@@ -82,7 +83,7 @@ class Leave:
         self.session.give_up()
         self.inbox.put(None)
 
-    async def _dead(self) -> None:
+    async def _wait_for_expiry(self) -> None:
         """Return when no registration has lived for ``Retry.answer_s``."""
         died_at = self.clock()
         while self.clock() - died_at < self.retry.answer_s:
@@ -90,7 +91,7 @@ class Leave:
             if self.session.is_alive:
                 died_at = self.clock()
 
-    def _warn_of_the_rest(self) -> None:
+    def _log_remaining_partitions(self) -> None:
         """Log the partitions that are not handed over after ``Retry.leave_s``."""
         left = sorted(self.holdings.owned)
         log.warning(

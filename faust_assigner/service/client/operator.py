@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 CALL_S: Final = 30.0
+#: Pings that detect a silent instance or connection: without them, a watch of an idle group would
+#: wait forever. The service allows a ping every 5 s.
+KEEPALIVE: Final = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
 #: Role -> the name of the service in gRPC's health check.
 ROLES: Final[Mapping[str, str]] = {
     "serving": "kafka_assigner.v1.KafkaAssigner",
@@ -33,14 +41,15 @@ ROLES: Final[Mapping[str, str]] = {
 class Operator:
     """Calls to one service, for one of its groups.
 
-    Every method raises ServiceRefused, or TryAgain if the instance does not answer.
+    Every method raises ServiceRefused, TryAgain if the instance does not answer, and OSError if the
+    file of the token cannot be read.
     """
 
     def __init__(self, target: str, access: Access | None = None, *, group: str = "") -> None:
         self._target = target
         self._group = group
         self._access = access or Access()
-        self._channel = self._access.open(target)
+        self._channel = self._access.open(target, KEEPALIVE)
         self._stub: Any = KafkaAssignerAdminStub(self._channel)
 
     async def __aenter__(self) -> Self:
@@ -52,7 +61,7 @@ class Operator:
     async def state(self) -> pb.State:
         """Return all topics, consumers, assignments and handoffs."""
         whole = pb.State()
-        with self._spoken():
+        with self._raising_own_errors():
             async for part in self._stub.GetState(
                 pb.GetStateRequest(group=self._group),
                 metadata=self._access.metadata(),
@@ -64,7 +73,7 @@ class Operator:
     async def watch(self) -> AsyncIterator[pb.State]:
         """Yield the state now, and again after every change."""
         whole = pb.State()
-        with self._spoken():
+        with self._raising_own_errors():
             async for part in self._stub.WatchState(
                 pb.GetStateRequest(group=self._group), metadata=self._access.metadata()
             ):
@@ -135,7 +144,7 @@ class Operator:
             extra=[pb.RegisterRequest(consumer_name=name) for name in extra],
         )
         moves: list[pb.Move] = []
-        with self._spoken():
+        with self._raising_own_errors():
             async for part in self._stub.Plan(
                 request, metadata=self._access.metadata(), timeout=CALL_S
             ):
@@ -144,13 +153,13 @@ class Operator:
 
     async def _call(self, method: str, request: Any) -> Any:
         request.group = self._group
-        with self._spoken():
+        with self._raising_own_errors():
             return await getattr(self._stub, method)(
                 request, metadata=self._access.metadata(), timeout=CALL_S
             )
 
     @contextlib.contextmanager
-    def _spoken(self) -> Any:
+    def _raising_own_errors(self) -> Any:
         try:
             yield
         except grpc.aio.AioRpcError as error:
@@ -162,7 +171,7 @@ class Operator:
             ) from error
 
 
-async def is_well(target: str, role: str, access: Access, *, patience_s: float = 2.0) -> bool:
+async def is_serving(target: str, role: str, access: Access, *, patience_s: float = 2.0) -> bool:
     """Return whether the instance reports SERVING for the role within ``patience_s`` seconds."""
     async with access.open(target) as channel:
         try:

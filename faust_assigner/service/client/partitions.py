@@ -1,9 +1,9 @@
 """A plain aiokafka consumer on the service's partitions; kept partitions are never interrupted.
 
 The consumer is assigned every partition of its topics once, and pauses all partitions except its
-own. So a grant or a loss affects neither the fetches nor the queues of its other partitions. Each
-owned partition has its own queue and task. A record is processed, and its offset committed, only
-while the client may work on the partition. The metadata of each commit contains the epoch.
+own. A grant or a loss therefore affects neither the fetches nor the queues of its other partitions.
+Each owned partition has its own queue and task. A record is processed, and its offset committed,
+only while the client may work on the partition. The metadata of each commit contains the epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from faust_assigner.service.client.commands import (
     Standbys,
     Warm,
 )
-from faust_assigner.service.client.handlers import end
+from faust_assigner.service.client.handlers import call_app, end
 from faust_assigner.service.client.worker import Worker
 from faust_assigner.service.handoff import TopicPartition
 
@@ -161,7 +161,7 @@ class Partitions:
         """Open the partition, find its start offset, and resume its fetches."""
         partition = owned.grant.partition
         await self._cover(partition)
-        start = await self._work.open(owned.grant)
+        start = await call_app(self._work.open(owned.grant))
         if start is None:
             start = await self._left_at(owned.grant)
         if start is None:
@@ -220,7 +220,12 @@ class Partitions:
                 {_kafka(partition): OffsetAndMetadata(offset, f"epoch={owned.grant.epoch}")}
             )
         except KafkaError as error:
-            log.warning("%s: the commit of %d failed: %s", partition, offset, error)
+            log.warning(
+                "%s: the commit of %d failed; the next commit includes it: %s",
+                partition,
+                offset,
+                error,
+            )
         else:
             owned.committed = offset
 
@@ -230,7 +235,7 @@ class Partitions:
 
     async def process(self, record: object, grant: Grant) -> None:
         """Let the app process one record."""
-        await self._work.process(record, grant)
+        await call_app(self._work.process(record, grant))
 
     async def _fetch(self) -> None:
         """Fetch records for all owned partitions, forever."""

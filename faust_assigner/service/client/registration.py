@@ -15,7 +15,7 @@ class Retry:
 
     ``answer_s``: if a target does not answer a registration in this time, the client tries the next
     target. This time is also doubled with each try, up to 32 times ``answer_s``. ``leave_s``: a
-    leave ends after this time, even if partitions are not handed over. It ends earlier if no
+    leave ends after this time, even if partitions are not handed over. The leave ends earlier if no
     registration has lived for ``answer_s``.
     """
 

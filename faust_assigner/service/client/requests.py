@@ -80,11 +80,11 @@ class Requests:
 
     def release_failed(self, command: Release, epoch: int, reason: str) -> pb.ReleaseFailedRequest:
         """Report that work on the partition has stopped without a flush."""
-        return pb.ReleaseFailedRequest(**self._of(command), epoch=epoch, reason=reason[:MOST_SAID])
+        return pb.ReleaseFailedRequest(**self._of(command), epoch=epoch, reason=_said(reason))
 
     def failed(self, command: Warm, reason: str) -> pb.WarmFailedRequest:
         """Report that the consumer cannot warm the partition."""
-        return pb.WarmFailedRequest(**self._of(command), reason=reason[:MOST_SAID])
+        return pb.WarmFailedRequest(**self._of(command), reason=_said(reason))
 
     def progress(self, command: Warm, progress: float) -> pb.ReportProgressRequest:
         """Report the progress of a warm-up, from 0 to 1."""
@@ -103,6 +103,11 @@ class Requests:
     def farewell(self) -> pb.DeregisterRequest:
         """Make the request of a leave."""
         return pb.DeregisterRequest(**self._who)
+
+
+def _said(reason: str) -> str:
+    """Shorten a reason, and replace characters that UTF-8 has no bytes for."""
+    return reason[:MOST_SAID].encode(errors="replace").decode()
 
 
 def _weights(said: Mapping[TopicPartition, float]) -> list[pb.TopicWeights]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Self
 
+import grpc
 import grpc.aio
 
 from faust_assigner.service.client.channel import Access, seconds
@@ -52,8 +53,10 @@ class Route:
 class Router:
     """The table of owners; see the module's docstring. It is read-only and needs no registration.
 
-    While no instance answers, the last table stays, and :attr:`age_s` grows. The router skips an
-    instance that is behind its table, so that the revision never falls.
+    While no instance answers, or a file of ``access`` cannot be read, the last table stays, and
+    :attr:`age_s` grows. The router skips an instance that is behind its table, so that the revision
+    never falls. If every instance is behind, the store was reset, and the router accepts the lower
+    revision.
     """
 
     def __init__(
@@ -105,12 +108,16 @@ class Router:
     async def ready(self) -> None:
         """Wait for the first table.
 
-        Raises ServiceRefused, and OSError if a file of the access cannot be read.
+        Raises ServiceRefused, and OSError if a file of the access cannot be read before the first
+        table.
         """
         await self.until(1)
 
     async def until(self, revision: int) -> None:
-        """Wait until the table has at least this revision. Raises as :meth:`ready`."""
+        """Wait until the table has at least this revision.
+
+        Raises the errors of :meth:`ready`, and RuntimeError outside of the router's ``async with``.
+        """
         while self.revision < revision:
             if self._task is None:
                 raise RuntimeError("the router is used outside its `async with`")
@@ -122,20 +129,29 @@ class Router:
 
     async def _follow(self) -> None:
         """Read one stream after another until the service refuses this caller."""
-        attempt = refused = 0
+        attempt = refused = behind = 0
         while True:
             heard_at = self._heard_at
             # If no instance has reached our revision, the store was reset: accept any revision.
-            least = 0 if refused > len(self.targets) else self.revision
+            # An instance that does not answer proves nothing.
+            least = 0 if behind > len(self.targets) else self.revision
             try:
                 await self._hold_one(self.targets[attempt % len(self.targets)], least)
             except grpc.aio.AioRpcError as error:
                 if (told := refusal(error)) is not None:
                     raise told from error
+                behind += error.code() is grpc.StatusCode.OUT_OF_RANGE
                 log.info("The router lost its stream: %s: %s", error.code().name, error.details())
             except TimeoutError:
                 log.info("The router's stream is silent; connecting to another instance")
-            refused = 0 if self._heard_at > heard_at else refused + 1
+            except OSError as error:
+                if not self.revision:
+                    raise
+                # The file of a token or a certificate may be missing while it is replaced.
+                log.warning("The router cannot connect again: %s", error)
+            refused += 1
+            if self._heard_at > heard_at:
+                refused = behind = 0
             attempt += 1
             await asyncio.sleep(self._retry.wait(min(refused, 6), self._chance))
 

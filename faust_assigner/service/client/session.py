@@ -54,7 +54,7 @@ class Session:
         self._heard_at = self._clock()
 
     @property
-    def is_deaf(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether the stream has been silent for too long."""
         return self.is_pulsing and self._clock() - self._heard_at > self.lives_s / 2
 

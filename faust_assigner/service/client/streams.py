@@ -74,7 +74,10 @@ class Streams:
         await self.calls.close()
 
     async def hold(self) -> None:
-        """Register again after each end of a stream, until this consumer is drained or refused."""
+        """Register again after each end of a stream, until this consumer is drained or refused.
+
+        Raises OSError if a file of the credentials cannot be read before the first registration.
+        """
         attempt = 0
         while True:
             try:
@@ -158,17 +161,17 @@ class Streams:
             self.session.heard()
             if is_first:
                 patience.cancel()
-                until = await self.lives_until(message.assignment, sent_at)
+                until = await self.registration_end(message.assignment, sent_at)
                 self.session.begin(message.assignment, until)
                 self.begun()
             self.inbox.take(message, is_first=is_first)
             is_first = False
 
-    async def lives_until(self, said: pb.AssignmentUpdate, sent_at: float) -> float:
-        """Return the time until which the new registration surely lives.
+    async def registration_end(self, said: pb.AssignmentUpdate, sent_at: float) -> float:
+        """Return the time until which the new registration surely lives; renew it if it is half over.
 
         The time counts from the request. If a busy service answers late, most of the time is over;
-        a heartbeat then renews the registration.
+        this method then sends a heartbeat.
         """
         # The service's first version sends no lives_ms: a registration lives as long as its stream.
         lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf

@@ -73,7 +73,10 @@ class Worker:
                 await self._partitions.process(record, self.grant)
                 self.next_offset = record.offset + 1
         except Exception as error:
-            log.exception("work on %s ended", self.grant.partition)
+            log.exception(
+                "work on %s ended with an error; all work of this consumer ends",
+                self.grant.partition,
+            )
             self._partitions.fail(error)
         finally:
             stopping.cancel()

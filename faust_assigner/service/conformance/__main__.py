@@ -24,12 +24,12 @@ from faust_assigner.service.conformance.subjects import process_of
 )
 @click.argument("command", nargs=-1, required=True)
 def main(rules: tuple[str, ...], patience: float, command: tuple[str, ...]) -> None:
-    """Try the client that COMMAND starts against every safety rule, a process for each rule.
+    """Check the client that COMMAND starts against every safety rule, in a new process for each rule.
 
-    COMMAND finds ASSIGNER_TARGET, ASSIGNER_NAME and ASSIGNER_TOPIC in its environment. It works on each
-    partition that it owns ten times a second, and prints `WORK TOPIC PARTITION EPOCH SECONDS` for each write,
-    flushed at once. SECONDS is the time of the write by CLOCK_MONOTONIC. The exit code is 1 where a rule is
-    broken.
+    COMMAND finds ASSIGNER_TARGET, ASSIGNER_NAME and ASSIGNER_TOPIC in its environment. The client must work
+    ten times a second on each partition that it owns. For each write it prints the line `WORK TOPIC PARTITION
+    EPOCH SECONDS`, and flushes it at once. SECONDS is the time of the write by CLOCK_MONOTONIC. The exit code
+    is 1 if a rule is broken.
     """
     start, found = process_of(command), 0
     for rule in rules or tuple(RULES):

@@ -15,7 +15,8 @@ from typing import Final
 
 import grpc
 
-from faust_assigner.service.conformance.part import Part, Stream, Timeout, Work, at, served, until
+from faust_assigner.service.conformance import simulated_service
+from faust_assigner.service.conformance.simulated_service import Stream, Work, at, served, until
 from faust_assigner.service.conformance.subjects import Start, Subject
 
 #: Seconds that a client may take for each step.
@@ -33,7 +34,7 @@ class Stage:
     """One scenario: the simulated service, the client, and the client's time limit."""
 
     start: Start
-    part: Part
+    part: simulated_service.SimulatedService
     name: str
     target: str = ""
     patience_s: float = PATIENCE_S
@@ -73,7 +74,7 @@ class Stage:
         """Wait until the condition holds. Raises RuleBroken after the time limit."""
         try:
             await until(holds, self.patience_s, what)
-        except Timeout as error:
+        except simulated_service.Timeout as error:
             raise RuleBroken(f"expected: {error}") from None
 
     def written(self, number: int, since: float) -> list[Work]:
@@ -90,7 +91,7 @@ class Stage:
 async def says_who_it_is(stage: Stage) -> None:
     """A process sends one incarnation in every request, and sends heartbeats.
 
-    It sets ``heartbeats`` in each registration, and ``returns`` from the second registration on.
+    It sets ``heartbeats`` in each registration, and ``returns`` from its second registration on.
     """
     async with stage.begun((0, 5)):
         first = stage.part.streams[0].request
@@ -195,7 +196,7 @@ async def releases_before_it_says_so(stage: Stage) -> None:
 async def warms_before_it_works(stage: Stage) -> None:
     """The client does not write to a partition that it warms.
 
-    It sends PartitionReady with the hand-off's id, and writes after the grant.
+    The client sends PartitionReady with the hand-off's id, and writes only after the grant.
     """
     async with stage.begun((0, 5)):
         stage.part.tell(stage.part.warm(1, 78))
@@ -235,7 +236,7 @@ async def _ends(stage: Stage, status: grpc.StatusCode) -> None:
         since = time.monotonic()
         await asyncio.sleep(stage.part.lives_s)
         stage.check(not stage.part.heard("Register", told), "it registers again")
-        stage.check(not stage.written(0, since), "it goes on to work")
+        stage.check(not stage.written(0, since), "it continues to work")
 
 
 async def registers_again_when_it_is_unknown(stage: Stage) -> None:
@@ -290,7 +291,8 @@ RULES: Final[dict[str, Rule]] = {
 
 async def broken(rule: str, start: Start, *, patience_s: float = PATIENCE_S) -> str:
     """Return how the client breaks the rule, or "" if the client keeps the rule."""
-    stage = Stage(start, Part(), f"conformance-{rule}", patience_s=patience_s)
+    part = simulated_service.SimulatedService()
+    stage = Stage(start, part, f"conformance-{rule}", patience_s=patience_s)
     try:
         await RULES[rule](stage)
     except RuleBroken as error:

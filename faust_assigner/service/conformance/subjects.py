@@ -1,4 +1,8 @@
-"""Runs the client under test as a process."""
+"""Runs the client under test as a process.
+
+The client may be a child of the command, as under a shell or ``go run``. So the process has its own
+group, and each signal goes to the whole group.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from faust_assigner.service.conformance.part import TOPIC, Work
+from faust_assigner.service.conformance.simulated_service import TOPIC, Work
 from faust_assigner.service.handoff import TopicPartition
 
 #: Seconds that a process may take to stop after a signal.
@@ -63,9 +67,9 @@ class Process:
 
     async def freeze(self, seconds: float) -> None:
         """Send SIGSTOP, and SIGCONT after this time."""
-        self._process.send_signal(signal.SIGSTOP)
+        _send(self._process, signal.SIGSTOP)
         await asyncio.sleep(seconds)
-        self._process.send_signal(signal.SIGCONT)
+        _send(self._process, signal.SIGCONT)
 
 
 def process_of(command: Sequence[str]) -> Start:
@@ -79,6 +83,7 @@ def process_of(command: Sequence[str]) -> Start:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
             env={
                 **os.environ,
                 "ASSIGNER_TARGET": target,
@@ -103,10 +108,15 @@ def process_of(command: Sequence[str]) -> Start:
 
 
 async def _stopped(process: asyncio.subprocess.Process) -> None:
-    for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(number)
-        if number is not signal.SIGCONT:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), STOP_S)
-                return
+    _send(process, signal.SIGCONT)
+    _send(process, signal.SIGTERM)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STOP_S):
+            await process.wait()
+    _send(process, signal.SIGKILL)  # also to children that outlive the command
+    await process.wait()
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

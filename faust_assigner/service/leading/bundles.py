@@ -21,8 +21,8 @@ MAX_BUNDLE = MAX_OPERATIONS - 1
 MAX_CHUNK_BYTES = 1 << 20
 #: Maximum number of partitions that a log line names.
 NAMED = 20
-#: Placeholders for leases of ``cooldown_s`` and of ``EXPELLED_S``. The leader replaces them with
-#: granted leases when it writes the bundle.
+#: Placeholders for leases of ``cooldown_s`` and of ``EXPELLED_S`` seconds. The leader replaces the
+#: placeholders by granted leases when it writes the bundle.
 COOLDOWN_LEASE = -1
 EXPELLED_LEASE = -2
 

@@ -75,7 +75,7 @@ class Catalogue:
                 await self._put(TopicConfig(topic, count), only_grow=True, is_removable=True)
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Note the loss of a topic; the mirror calls this method after changes."""
+        """Note that the store has lost a topic; the mirror calls this method after changes."""
         if any(change.kind == "topics" and change.after is None for change in changes):
             self._lost.set()
 
@@ -96,12 +96,14 @@ class Catalogue:
             try:
                 await self.write()
             except StoreError as error:
-                logger.info("Could not write the topics %s: %s", ", ".join(lost), error)
+                logger.info(
+                    "Could not write the topics %s, trying again: %s", ", ".join(lost), error
+                )
 
     # -- an operator ---------------------------------------------------------------------------------
 
     async def set(self, topic: str, count: int) -> int:
-        """Add a topic, or set its partition count; a removed topic returns.
+        """Add a topic, even if it was removed before, or set its partition count.
 
         Like :meth:`remove`, return a revision of the store that has the change.
         """
@@ -149,6 +151,7 @@ class Catalogue:
 
     async def refresh(self, term: Leadership) -> None:
         """As the leader, ask Kafka for all topics every ``topic_refresh_s``, until deposed."""
+        self._missed.clear()  # another leader may have found the topics since the last term
         while self.count_partitions is not None:
             await self.clock.sleep(self.settings.topic_refresh_s)
             for topic in self._asked_for():
@@ -184,7 +187,7 @@ class Catalogue:
                 return [], []
             if count > known.partition_count:
                 logger.info(
-                    "%s has %d partitions in Kafka; here it had %d",
+                    "%s has %d partitions in Kafka; the service had %d and now uses Kafka's number",
                     topic,
                     count,
                     known.partition_count,

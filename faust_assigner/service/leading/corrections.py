@@ -89,8 +89,9 @@ def pin(
 ) -> None:
     """Put each pinned partition on its consumer, in place.
 
-    To keep the loads even, an equal number of the consumer's partitions get the previous target.
-    Partitions that the consumer does not own yet are preferred.
+    To keep the loads even, each pin is an exchange: the previous target of the pinned partition
+    becomes the target of another partition of the consumer. Partitions that the consumer does not
+    own yet are preferred.
     """
     held: dict[str, list[TopicPartition]] = {}
     for at, name in owner.items() if pins else ():

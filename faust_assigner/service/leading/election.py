@@ -95,7 +95,9 @@ class Election:
             try:
                 term = await self._campaign()
             except StoreError as error:
-                logger.info("%s could not take part in the election: %s", self.node_id, error)
+                logger.info(
+                    "%s could not take part in the election, trying again: %s", self.node_id, error
+                )
                 term = None
             if term is not None:
                 await self._serve(term)

@@ -17,7 +17,7 @@ from faust_assigner.service.handoff import (
 from faust_assigner.service.leading.advance import moved
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
 from faust_assigner.service.leading.copartitioned import bound_topics, copartitioned_with
-from faust_assigner.service.leading.record import NEUTRAL, Suitability, unreserved
+from faust_assigner.service.leading.record import NEUTRAL, Suitability, unreserved_places
 from faust_assigner.service.leading.targets import Targets, hinted
 from faust_assigner.service.questions import awaited
 from faust_assigner.service.records import FORGOTTEN, PlannedMove
@@ -45,7 +45,7 @@ def rebalance(
     # If a partition has an owner but no target, the owner has unsubscribed from the topic. If the owner lives
     # and is not draining, it loses the partition. A dead owner's assignment stays until the owner returns.
     refused = {at for at in living.keys() - wanted.keys() if living[at] not in view.draining}
-    for at in sorted(refused.union(_not_there(view))):
+    for at in sorted(refused.union(_removed_partitions(view))):
         yield _forgotten(view, at)
     yield from _unwanted(view, wanted)
     yield from _begun(view, wanted, living, settings, now, standing, only_leaving=bool(held))
@@ -61,7 +61,7 @@ def living_owners(view: View) -> dict[TopicPartition, str]:
     return {at: one.owner for at, one in found if one.process in registered}
 
 
-def _not_there(view: View) -> Iterator[TopicPartition]:
+def _removed_partitions(view: View) -> Iterator[TopicPartition]:
     """Iterate over the assigned or moving partitions that do not exist any more."""
     counts = {topic: entry.value.partition_count for topic, entry in view.topics.items()}
     for at in view.assignments.keys() | view.handoffs.keys():
@@ -220,7 +220,7 @@ def beginning(
             mine = [at for at in moving if wanted[at] == new]
             most, each = settings.max_handoffs, settings.max_handoffs_per_consumer
             if leaving.isdisjoint(mine) or new not in standing.proven:
-                most = unreserved(most)
+                most = unreserved_places(most)
             if new in standing.stuck:
                 each = 1
             room, free = most - held.total(), each - held[new]

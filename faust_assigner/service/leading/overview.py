@@ -67,7 +67,7 @@ class Overview:
         without: Sequence[str] = (),
         extra: Sequence[Consumer] = (),
     ) -> tuple[PlannedMove, ...]:
-        """Return the moves that the leader would plan now, without making them.
+        """Return the moves that the leader would plan now; no partition moves.
 
         ``without``: consumers to regard as gone. ``extra``: consumers to regard as registered.
         """

@@ -1,7 +1,7 @@
 """The leader's loop: read the view, decide, write, read again.
 
-Each pass decides from the whole state, not from events. So the first pass of a new leader finds
-changes from the time without a leader, and a later pass finds changes whose event was lost. The
+Each pass decides from the whole state, not from events. The first pass of a new leader therefore
+finds changes from the time without a leader. A later pass finds changes whose event was lost. The
 loop advances hand-offs at once; a plan waits for ``debounce_s`` after a change.
 """
 
@@ -70,7 +70,7 @@ class Rebalancer:
     # -- timing --------------------------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Schedule a plan ``debounce_s`` after the first relevant change; the mirror calls this."""
+        """Schedule a plan ``debounce_s`` after the first relevant change; called by the mirror."""
         now = self._clock.monotonic()
         for change in changes:
             self._record.heard(self._mirror.view, change, now)

@@ -15,8 +15,8 @@ from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition
 from faust_assigner.service.view import Change, Entry, View
 from faust_assigner.settings.service import ServiceSettings
 
-#: A *place* is one permitted concurrent hand-off. One place in this many is kept for the hand-offs
-#: of leaving consumers.
+#: A *place* is one permitted concurrent hand-off. Of this many places, one is kept for the
+#: hand-offs of leaving consumers.
 KEPT = 4
 #: A consumer's failure counts for ``cooldown_s``. Each further failure doubles this time, at most
 #: this many times.
@@ -78,8 +78,8 @@ class _Trial:
 class Suitability:
     """The consumers' suitability as new owners, at one moment.
 
-    ``stuck``      consumers whose last hand-off failed; or that have long been warming, with no
-                   progress reported and no partition made ready meanwhile
+    ``stuck``      consumers that failed, until their cool-down is over, which grows with each
+                   failure; or that have long been warming without any progress
     ``overtaken``  stuck consumers with a hand-off that began before the newest hand-off that
                    became ready
     ``crowding``   the consumers that are not proven, if together they hold all places except the
@@ -96,7 +96,7 @@ class Suitability:
 NEUTRAL = Suitability()
 
 
-def unreserved(places: int) -> int:
+def unreserved_places(places: int) -> int:
     """Return the number of places for all moves, without the places kept for leaving consumers."""
     return places - max(1, places // KEPT) if places > 1 else places
 
@@ -122,7 +122,7 @@ class Record:
             elif (
                 seen := self._seen.pop(change.name, None)
             ) is not None and change.before is not None:
-                self._given_up(view, change.before.value, seen, now)
+                self._note_withdrawn(view, change.before.value, seen, now)
         elif change.kind == "cooldowns" and change.after is not None:
             # The leader writes a cool-down only after a failure of the new owner.
             self._failed(view, change.name[1], now)
@@ -131,10 +131,10 @@ class Record:
             if trial is not None and not view.is_registered(change.name, trial.incarnation):
                 del self._trials[change.name]
 
-    def _given_up(self, view: View, handoff: Handoff, seen: Seen, now: float) -> None:
+    def _note_withdrawn(self, view: View, handoff: Handoff, seen: Seen, now: float) -> None:
         """Count a failure if the new owner of a withdrawn hand-off long reported no progress.
 
-        So the new owner still counts as stuck after the end of the hand-off.
+        The new owner then counts as stuck even after the end of the hand-off.
         """
         waited_s = now - seen.began
         is_silent = state_of(handoff) is State.WARMING and handoff.progress == 0
@@ -167,13 +167,13 @@ class Record:
         return {at for at, seen in self._seen.items() if now >= seen.over_at(self._settings)}
 
     def next_over_at(self) -> float:
-        """Return the earliest time at which a hand-off's time limit is over."""
+        """Return the earliest end of a hand-off's time limit; infinite without hand-offs."""
         return min(
             (seen.over_at(self._settings) for seen in self._seen.values()), default=float("inf")
         )
 
     def age_s(self, at: TopicPartition, now: float) -> float:
-        """Return the seconds since this instance first saw the hand-off."""
+        """Return the seconds since this instance first saw the hand-off, 0 if unknown."""
         seen = self._seen.get(at)
         return 0.0 if seen is None else now - seen.began
 
@@ -192,7 +192,7 @@ class Record:
             for entry in view.handoffs.values()
             if entry.value.phase is not Phase.COMPLETE and entry.value.new_owner not in proven
         )
-        is_crowded = held.total() >= unreserved(self._settings.max_handoffs)
+        is_crowded = held.total() >= unreserved_places(self._settings.max_handoffs)
         return Suitability(
             stuck=frozenset(stuck),
             overtaken=frozenset(n for n in stuck if oldest.get(n, now) < self._newest_ready),

@@ -70,9 +70,9 @@ def choose(
 ) -> Targets:
     """Plan the targets for ``consumers``.
 
-    A cool-down bars a (partition, consumer) pair while its key exists; the key's lease ends it.
-    Stuck and crowding consumers (see :class:`Suitability`) get no partition of a leaving consumer
-    if a different consumer can take the partition.
+    A cool-down bars a (partition, consumer) pair while the cool-down's key exists; the key expires with its
+    lease. Stuck and crowding consumers (see :class:`Suitability`) get no partition of a leaving consumer if
+    a different consumer can take the partition.
 
     Cost: :func:`faust_assigner.plan`, plus one pass over all partitions.
     """

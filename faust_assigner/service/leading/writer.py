@@ -61,7 +61,7 @@ class Writer:
             [write for bundle in bundles for write in bundle.writes],
         )
         if result.succeeded:
-            self._tell(bundles, ages)
+            self._log_and_count(bundles, ages)
             return result.revision
         if len(bundles) == 1:
             # Either a different writer has changed a compared key, which the view will show, or
@@ -79,7 +79,9 @@ class Writer:
             term.lease.give_up()
             raise Deposed("a different instance leads now")
 
-    def _tell(self, written: Sequence[Bundle], ages: Mapping[TopicPartition, float]) -> None:
+    def _log_and_count(
+        self, written: Sequence[Bundle], ages: Mapping[TopicPartition, float]
+    ) -> None:
         """Log and count the written bundles."""
         for line in lines(written):
             logger.info("%s", line)

@@ -13,14 +13,14 @@ from faust_assigner.service.server.convert import plans, states
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.limits import check_plan
 from faust_assigner.service.server.requests import consumer_of, partition_of
-from faust_assigner.service.server.servicer import spoken
+from faust_assigner.service.server.servicer import refusals_as_status
 from faust_assigner.service.serving.orders import Orders
 from faust_assigner.service.tasks import first
 
 if TYPE_CHECKING:
     from faust_assigner.service.server.auth import Context
 
-#: Seconds between two states of a watch, and for which all callers get the same state.
+#: Seconds between two states of a watch. Within this time all callers get the same state.
 TOGETHER_S: Final = 0.2
 #: Seconds between two states of a watch while the store does not answer.
 SILENT_S: Final = 15.0
@@ -55,7 +55,7 @@ class AdminServicer:
         self, request: pb.GetStateRequest, context: Context
     ) -> AsyncIterator[pb.State]:
         """Stream the current state."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node = self._asked(request, context)
             for part in await self._state(request.group, node):
                 yield part
@@ -67,7 +67,7 @@ class AdminServicer:
 
         While the store does not answer, stream the last known state every :data:`SILENT_S` seconds.
         """
-        async with spoken(context):
+        async with refusals_as_status(context):
             node = self._asked(request, context)
             with node.overview.changes() as changed:
                 while True:
@@ -102,7 +102,7 @@ class AdminServicer:
 
     async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
         """Exclude a consumer from targets."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node = self._asked(request, context)
             action = await node.drain(request.consumer_name)
             revision = node.revision
@@ -147,7 +147,7 @@ class AdminServicer:
     async def _ordered(
         self, request: OfGroup, context: Context, order: Callable[[Orders], Awaitable[int]]
     ) -> pb.OrderResponse:
-        async with spoken(context):
+        async with refusals_as_status(context):
             node = self._asked(request, context)
             revision = await order(node.orders)
         return pb.OrderResponse(revision=revision)
@@ -156,7 +156,7 @@ class AdminServicer:
         self, request: pb.AbortHandoffRequest, context: Context
     ) -> pb.AbortHandoffResponse:
         """Abort a handoff."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node = self._asked(request, context)
             revision = await node.acks.abort(
                 partition_of(request.partition), request.handoff_id or None
@@ -165,7 +165,7 @@ class AdminServicer:
 
     async def SetTopic(self, request: pb.Topic, context: Context) -> pb.SetTopicResponse:
         """Add a topic, or change its partition count."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node = self._asked(request, context)
             revision = await node.set_topic(request.topic, request.partition_count)
         return pb.SetTopicResponse(revision=revision)
@@ -174,7 +174,7 @@ class AdminServicer:
         self, request: pb.RemoveTopicRequest, context: Context
     ) -> pb.RemoveTopicResponse:
         """Remove a topic."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node = self._asked(request, context)
             revision = await node.remove_topic(request.topic)
         return pb.RemoveTopicResponse(revision=revision)
@@ -183,7 +183,7 @@ class AdminServicer:
         self, request: pb.PlanRequest, context: Context
     ) -> AsyncIterator[pb.PlanResponse]:
         """Stream the moves of a rebalance in a dry run."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node = self._asked(request, context)
             check_plan(request)
             revision = node.revision

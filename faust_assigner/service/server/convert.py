@@ -129,7 +129,7 @@ def _split_messages(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
 
 
 def routed(update: RouteUpdate, pulse_ms: int) -> Iterator[pb.AssignmentsUpdate]:
-    """Yield an update of the table of owners as messages; after ``more``, another part follows."""
+    """Yield an update of the table of owners as messages; one with ``more`` set is followed by another."""
     parts = [(part, ()) for part, _ in _split_messages(map(_route_message, update.routes))]
     if update.unowned:
         gone = [((), part) for part, _ in _split_messages(map(message_of, update.unowned))]

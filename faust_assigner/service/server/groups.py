@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -54,6 +55,5 @@ class Groups:
             raise
 
     async def stop(self) -> None:
-        """Stop every node."""
-        for node in self:
-            await node.stop()
+        """Stop all nodes at the same time, because a silent store delays the stop of each."""
+        await asyncio.gather(*(node.stop() for node in self))

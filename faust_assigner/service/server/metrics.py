@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from faust_assigner.service.condition import Condition
+from faust_assigner.service.instance_state import InstanceState
 from faust_assigner.service.metrics import Metrics
 
 PHASES: Final = ("Warming", "Ready", "Complete")
@@ -21,8 +21,8 @@ _LONG: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """The shape of a metric.
+class _MetricSpec:
+    """The specification of a metric.
 
     ``buckets``   the upper bounds of a histogram
     ``is_store``  whether the metric is about the store, which all groups share
@@ -34,8 +34,8 @@ class _Shape:
     buckets: tuple[float, ...] = ()
     is_store: bool = False
 
-    def made(self, name: str, registry: CollectorRegistry, *, by_group: bool) -> Any:
-        """Make the metric of this name in ``registry``."""
+    def create(self, name: str, registry: CollectorRegistry, *, by_group: bool) -> Any:
+        """Create the metric of this name in ``registry``."""
         labels = (*self.labels, "group") if by_group and not self.is_store else self.labels
         more: dict[str, Any] = {"buckets": self.buckets} if self.buckets else {}
         return self.kind(
@@ -49,31 +49,35 @@ class _Shape:
         )
 
 
-#: Name of a metric -> its shape.
-METRICS: Final[Mapping[str, _Shape]] = {
-    "leader": _Shape(Gauge, "1 while this instance leads"),
-    "streams": _Shape(Gauge, "consumers connected to this instance"),
-    "handoffs": _Shape(Gauge, "hand-offs in progress, by phase", ("phase",)),
-    "handoff_oldest_seconds": _Shape(Gauge, "age of the oldest hand-off in progress", ("phase",)),
-    "handoff_seconds": _Shape(Histogram, "duration of hand-offs, by outcome", ("outcome",), _LONG),
-    "stuck_consumers": _Shape(Gauge, "consumers that get no partitions ready, by the leader"),
-    "rebalances": _Shape(Counter, "plans that the leader computed"),
-    "moves": _Shape(Counter, "moves in the leader's plans"),
-    "rebalance_seconds": _Shape(Histogram, "duration of planning and writing", (), _SECONDS),
-    "store_seconds": _Shape(
+#: Name of a metric -> its specification.
+METRICS: Final[Mapping[str, _MetricSpec]] = {
+    "leader": _MetricSpec(Gauge, "1 while this instance leads"),
+    "streams": _MetricSpec(Gauge, "consumers connected to this instance"),
+    "handoffs": _MetricSpec(Gauge, "hand-offs in progress, by phase", ("phase",)),
+    "handoff_oldest_seconds": _MetricSpec(
+        Gauge, "age of the oldest hand-off in progress", ("phase",)
+    ),
+    "handoff_seconds": _MetricSpec(
+        Histogram, "duration of hand-offs, by outcome", ("outcome",), _LONG
+    ),
+    "stuck_consumers": _MetricSpec(Gauge, "consumers that get no partitions ready, by the leader"),
+    "rebalances": _MetricSpec(Counter, "plans that the leader computed"),
+    "moves": _MetricSpec(Counter, "moves in the leader's plans"),
+    "rebalance_seconds": _MetricSpec(Histogram, "duration of planning and writing", (), _SECONDS),
+    "store_seconds": _MetricSpec(
         Histogram, "duration of store operations", ("operation",), _SECONDS, is_store=True
     ),
-    "store_errors": _Shape(
+    "store_errors": _MetricSpec(
         Counter, "failed calls of the store", ("operation", "error"), is_store=True
     ),
-    "streams_resynced": _Shape(Counter, "streams that overflowed and got a fresh assignment"),
-    "holdings_repaired": _Shape(
+    "streams_resynced": _MetricSpec(Counter, "streams that overflowed and got a fresh assignment"),
+    "holdings_repaired": _MetricSpec(
         Counter, "consumers that held wrong partitions and got their assignment again"
     ),
-    "store_silence_seconds": _Shape(Gauge, "seconds since the store's last answer"),
-    "unowned_partitions": _Shape(Gauge, "partitions that no registered consumer owns"),
-    "paused": _Shape(Gauge, "1 while moves for balance are paused"),
-    "unreadable_values": _Shape(Gauge, "unreadable values in the store"),
+    "store_silence_seconds": _MetricSpec(Gauge, "seconds since the store's last answer"),
+    "unowned_partitions": _MetricSpec(Gauge, "partitions that no registered consumer owns"),
+    "paused": _MetricSpec(Gauge, "1 while moves for balance are paused"),
+    "unreadable_values": _MetricSpec(Gauge, "unreadable values in the store"),
 }
 
 
@@ -88,8 +92,8 @@ class PrometheusMetrics(Metrics):
         self.registry = CollectorRegistry()
         self._group: dict[str, str] = {}
         self._metrics = {
-            name: shape.made(name, self.registry, by_group=bool(groups))
-            for name, shape in METRICS.items()
+            name: spec.create(name, self.registry, by_group=bool(groups))
+            for name, spec in METRICS.items()
         }
         if not groups:
             self.handoffs({})
@@ -117,7 +121,7 @@ class PrometheusMetrics(Metrics):
             server.server_close()
             thread.join()
 
-    async def follow(self, condition: Condition) -> None:
+    async def follow(self, condition: InstanceState) -> None:
         """Update the gauges of the instance's condition, forever."""
         while True:
             self._mine("store_silence_seconds").set(condition.silence_s)

@@ -102,7 +102,7 @@ async def _check_version(store: Store) -> None:
     try:
         version = await store.version()
     except StoreError as error:
-        logger.info("etcd's version is not known: %s", error)
+        logger.info("Could not read etcd's version to check it for a lease bug: %s", error)
         return
     if loses_leases(version):
         logger.warning(

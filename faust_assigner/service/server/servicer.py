@@ -13,6 +13,7 @@ from faust_assigner.service.commands import Assignment
 from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import (
     Busy,
+    NotReached,
     ServiceRefused,
     StoreError,
     expelled,
@@ -47,10 +48,11 @@ ENDED = {
 
 
 @contextlib.asynccontextmanager
-async def spoken(context: Context) -> AsyncIterator[None]:
+async def refusals_as_status(context: Context) -> AsyncIterator[None]:
     """Convert a refusal that the block raises into the call's status.
 
-    Store errors and ``Busy`` become UNAVAILABLE: the caller may try again.
+    Store errors and ``Busy`` become UNAVAILABLE: the caller may try again. ``NotReached`` becomes
+    OUT_OF_RANGE, which a client must distinguish from an instance that does not answer.
     """
     try:
         yield
@@ -58,6 +60,8 @@ async def spoken(context: Context) -> AsyncIterator[None]:
         await context.abort(code_of(error), str(error))
     except Busy as error:
         await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+    except NotReached as error:
+        await context.abort(grpc.StatusCode.OUT_OF_RANGE, str(error))
     except StoreError as error:
         log.warning("%s: %s", type(error).__name__, error)
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}: {error}")
@@ -91,7 +95,7 @@ class ConsumerServicer:
         context: Context,
     ) -> AsyncIterator[pb.AssignmentCommand]:
         """Stream commands until the consumer or this instance ends the stream."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node, identity = self._asked(request, context)
             stream = await node.register(await consumer_of(request, identity))
             try:
@@ -135,7 +139,7 @@ class ConsumerServicer:
 
         A caller needs a name that is valid in this group, or in all groups.
         """
-        async with spoken(context):
+        async with refusals_as_status(context):
             self._authenticator.caller(context).watching(request.group)
             node = self._groups.of(request.group)
             check_counts("the watch", flat=[request.topics])
@@ -151,7 +155,7 @@ class ConsumerServicer:
         self, request: pb.HeartbeatRequest, context: Context
     ) -> pb.HeartbeatResponse:
         """Renew the consumer's registration."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node, identity = self._asked(request, context)
             said = request.held
             lives_s = await node.heartbeat(
@@ -171,7 +175,7 @@ class ConsumerServicer:
         self, request: OfHandoff, context: Context
     ) -> AsyncIterator[tuple[Acks, Answer]]:
         """Yield the node's :class:`Acks` and the request as an :class:`Answer`."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node, identity = self._asked(request, context)
             yield (
                 node.acks,
@@ -228,7 +232,7 @@ class ConsumerServicer:
         context: Context,
     ) -> pb.ReportReplicasResponse:
         """Record the replicas that the consumer keeps warm."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node, identity = self._asked(request, context)
             check_counts(
                 request.consumer_name,
@@ -248,7 +252,7 @@ class ConsumerServicer:
         self, request: pb.DeregisterRequest, context: Context
     ) -> pb.DeregisterResponse:
         """Let the consumer leave: at once, or after it has handed all partitions over."""
-        async with spoken(context):
+        async with refusals_as_status(context):
             node, identity = self._asked(request, context)
             action = await node.deregister(
                 request.consumer_name, identity=identity, incarnation=request.incarnation

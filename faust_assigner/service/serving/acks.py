@@ -14,7 +14,7 @@ from faust_assigner.service.errors import BadRequest
 from faust_assigner.service.handoff import HandoffEvent, State, TopicPartition, state_of
 from faust_assigner.service.keys import one_line
 from faust_assigner.service.mirror import Mirror
-from faust_assigner.service.serving.answering import Answering, Decide, said
+from faust_assigner.service.serving.answering import Answering, Decide, handoff_after
 from faust_assigner.service.serving.callers import Callers
 
 #: Minimum seconds between two stored progress reports of one consumer on one partition.
@@ -90,7 +90,11 @@ class Acks:
         """
         event = HandoffEvent.GAVE_UP
         revision = await self.answering.take(
-            None, at, handoff_id, event, lambda h: said(h, event, reason="ended by an operator")
+            None,
+            at,
+            handoff_id,
+            event,
+            lambda h: handoff_after(h, event, reason="ended by an operator"),
         )
         return self.mirror.view.base + revision
 
@@ -99,7 +103,7 @@ class Acks:
 
         Return a revision that contains the newest stored report.
         """
-        async with self.callers.asking(answer.name, answer.identity, answer.incarnation):
+        async with self.callers.handle_request(answer.name, answer.identity, answer.incarnation):
             revision = await self._progressed(answer, fraction)
             return self.mirror.view.base + revision
 
@@ -133,14 +137,14 @@ class Acks:
         epoch: int | None = None,
     ) -> int:
         """Check the caller and the values, and write the answer; return a revision (see module)."""
-        async with self.callers.asking(answer.name, answer.identity, answer.incarnation):
+        async with self.callers.handle_request(answer.name, answer.identity, answer.incarnation):
             if offset is not None and not 0 <= offset <= codec.MAX_OFFSET:
                 raise BadRequest(f"{answer.at}: an offset is 0 to {codec.MAX_OFFSET}, got {offset}")
             if epoch is not None:
                 await self.answering.check_grant(answer.at, epoch - self.mirror.view.base)
             why = one_line(reason, MOST_SAID) or NO_REASON
             revision = await self._taken(
-                answer, event, lambda h: said(h, event, offset=offset, reason=why)
+                answer, event, lambda h: handoff_after(h, event, offset=offset, reason=why)
             )
             return self.mirror.view.base + revision
 

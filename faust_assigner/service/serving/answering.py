@@ -1,7 +1,8 @@
 """Writes an answer to a hand-off after a check of the process, the hand-off's id and its state.
 
-Answers are idempotent. Each answer is one transaction that compares the hand-off's revision. So an
-answer neither recreates a deleted hand-off nor returns an advanced hand-off to an earlier state.
+Answers are idempotent. Each answer is one transaction that compares the hand-off's revision. An
+answer therefore neither recreates a deleted hand-off nor returns an advanced hand-off to an earlier
+state.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Answering:
         """Raise WrongPhase unless the partition's assignment still has the revision ``granted``."""
         kv = await self.store.get(self.keys.assignment(at))
         if kv is None or kv.mod_revision != granted:
-            raise WrongPhase(f"{at}: this epoch has ended")
+            raise WrongPhase(f"{at}: the epoch of this answer has ended")
 
     async def _stranger(
         self, at: TopicPartition, caller: tuple[str, str], expected: str, incarnation: str
@@ -111,7 +112,7 @@ class Answering:
         Replaced would end its work.
         """
         if caller[0] != expected:
-            return WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
+            return WrongCaller(f"{at}: only {expected} may give this answer, not {caller[0]}")
         kv = await self.store.get(self.keys.consumer(expected))
         registered = codec.readable(codec.load_consumer, kv)
         if registered is not None and _is_process(caller, expected, registered.incarnation):
@@ -143,10 +144,10 @@ class Answering:
         return kv.mod_revision
 
 
-def said(
+def handoff_after(
     handoff: Handoff, event: HandoffEvent, *, offset: int | None = None, reason: str = ""
 ) -> Handoff | State | None:
-    """Return the hand-off after the answer ``event``: a :data:`Decide` with the answer's values.
+    """Return the hand-off after the consumer's answer ``event``, as a :data:`Decide` returns it.
 
     Raises WrongPhase.
     """

@@ -1,7 +1,7 @@
 """Heartbeats: each renews its consumer's registration, at any instance.
 
-If a consumer sends heartbeats, only they renew its lease. So the lease expires one time to live
-after the last heartbeat, whether or not the instance with the consumer's stream still runs.
+If a consumer sends heartbeats, only they renew its lease. The lease then expires one time to live
+after the last heartbeat, even if the instance with the consumer's stream still runs.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Beats:
             if not (await self.store.txn([unchanged(kv)], [put])).succeeded:
                 return
         except StoreError as error:
-            logger.info("%s: could not repair its partitions yet: %s", name, error)
+            logger.info("%s: could not repair its partitions, trying again: %s", name, error)
             return
         self.metrics.holdings_repaired()
         logger.warning(

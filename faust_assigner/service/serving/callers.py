@@ -28,10 +28,13 @@ class Callers:
     mirror: Mirror
 
     @contextlib.asynccontextmanager
-    async def asking(self, name: str, identity: str, incarnation: str) -> AsyncIterator[None]:
-        """Check the caller, and run the block that handles the request. Raises as :meth:`check`.
+    async def handle_request(
+        self, name: str, identity: str, incarnation: str
+    ) -> AsyncIterator[None]:
+        """Check the caller, and run the block that handles the request.
 
-        If the block refuses the request of an expelled process, raise Expelled instead.
+        If the block refuses the request of an expelled process, raise Expelled instead. Raises the
+        errors of :meth:`check`, too.
         """
         self.check(name, identity, incarnation)
         try:

@@ -10,7 +10,7 @@ from faust_assigner.service.keys import MAX_PARTITIONS, checked_topic
 from faust_assigner.service.records import Consumer
 
 #: Maximum number of topics that one consumer may declare co-partitioned: each pass of the leader
-#: reads them.
+#: reads all these topics.
 MAX_BOUND: Final = 1_000
 MAX_RACK: Final = 256  #: characters
 MAX_NUMBER: Final = 1e18  #: for a weight or a capacity: sums and quotients stay finite

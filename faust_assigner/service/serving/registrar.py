@@ -122,7 +122,8 @@ class Registrar:
         before = codec.readable(codec.load_consumer, kv)
         after, former = replace(consumer, registered_at=self.clock.wall()), 0
         beside = await self._returning(after)
-        if not (beside or self.mirror.view.awaiting):
+        is_first = any(write.key == self.keys.awaiting for write in beside)
+        if not (is_first or self.mirror.view.awaiting):
             after = replace(after, former={})
         if kv is not None and before is not None:
             after = self._following(before, after)
@@ -150,7 +151,7 @@ class Registrar:
                     known=present,
                 )
             except Replaced:
-                # If this process was expelled before its successor registered, report Expelled.
+                # If the consumer's process was expelled before its successor registered, report Expelled.
                 if await self.store.get(mark) is not None:
                     raise refusal from None
                 raise
@@ -181,9 +182,9 @@ class Registrar:
         """Return the additional writes of a registration after a leave or an outage.
 
         After an outage of the whole group, the first consumer would get every partition, and would
-        have to load most states. So its registration writes the key ``Keys.awaiting``. Until the
-        lease of that key ends (``rebalance_delay_s``), each consumer gets only its former
-        partitions.
+        have to load most states. The registration of this first consumer therefore writes the key
+        ``Keys.awaiting``. Until the lease of that key ends (``rebalance_delay_s``), each consumer gets
+        only its former partitions.
         """
         view, delay_s = self.mirror.view, self.settings.rebalance_delay_s
         writes: list[Write] = []
@@ -197,7 +198,7 @@ class Registrar:
         said = KNOWN if view.owned else FORGOTTEN
         lease = await self.store.grant(delay_s)
         logger.warning(
-            "%s is the first consumer after all were gone: %s are awaited for up to %g s "
+            "%s is the first consumer after an outage of the group: waiting for %s for up to %g s "
             "(--rebalance-delay-s); until then each consumer gets only its former partitions",
             consumer.name,
             f"{len(others)} others" if view.owned else "the former consumers",

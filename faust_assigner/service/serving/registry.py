@@ -14,7 +14,7 @@ from faust_assigner.service.records import Ended, names_itself
 _STALE = (Ended.REPLACED, Ended.AGAIN, Ended.EXPELLED, Ended.LEASE_LOST)
 
 
-def followed_by(incarnation: str, before: str) -> Ended:
+def end_reason(incarnation: str, before: str) -> Ended:
     """Return the reason for the end of a stream of the incarnation ``before``.
 
     ``incarnation`` is now registered under the name. The reason is AGAIN if it is the same process,
@@ -29,9 +29,10 @@ def followed_by(incarnation: str, before: str) -> Ended:
 class Stream:
     """The stream of one consumer's commands. It begins with a snapshot.
 
-    A snapshot also replaces a queue that overflows. It is made when the stream is read, so that it
-    misses no change. The iteration ends with the stream; ``ended`` then is the reason. ``revision``
-    is the revision of the state of the last command, on the scale of epochs.
+    A snapshot also replaces a queue that overflows. A snapshot is made at the moment when the
+    stream is read, so that no change is missing. The iteration ends with the stream; ``ended`` then
+    is the reason. ``revision`` is the revision of the state of the last command, on the scale of
+    epochs.
     """
 
     consumer_name: str
@@ -142,7 +143,7 @@ class Registry:
         """Add a stream; an older stream of the same name ends."""
         older = self._streams.get(stream.consumer_name)
         if older is not None:
-            older.end(followed_by(stream.incarnation, older.incarnation))
+            older.end(end_reason(stream.incarnation, older.incarnation))
         self._streams[stream.consumer_name] = stream
 
     def remove(self, stream: Stream) -> bool:

@@ -1,7 +1,7 @@
 """Derives the consumers' commands from changes of the store, without I/O.
 
-Each command follows from the current state, not from a single event. So the commands are complete
-even if the mirror has missed intermediate changes.
+Each command follows from the current state, not from a single event. The commands are therefore
+complete even if the mirror has missed intermediate changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from faust_assigner.service.view import Change, Entry, View
 Told = tuple[str, Command]
 
 
-def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
+def commands_of_changes(view: View, changes: Sequence[Change]) -> Iterator[Told]:
     """Yield (consumer, command) for changes that are already in ``view``.
 
     A consumer gets at most one assignment.
@@ -61,7 +61,8 @@ def _assignment(
 ) -> None:
     before: Assigned | None = change.before.value if change.before else None
     after: Assigned | None = change.after.value if change.after else None
-    # A gain overrides a loss in tell(). Skip a gain that a later write of the same batch undid.
+    # If a consumer loses and gains a partition in one batch, only the gain becomes a command. Skip
+    # a gain that a later write of the same batch undid.
     is_current = change.after is not None and view.assignments.get(change.name) == change.after
     if after is not None and is_current and view.is_registered(*after.process):
         gained.setdefault(after.owner, []).append(_owned_value(view, after))

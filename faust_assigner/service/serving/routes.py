@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.condition import Condition
-from faust_assigner.service.errors import StoreUnavailable
+from faust_assigner.service.errors import NotReached, StoreUnavailable
 from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.instance_state import InstanceState
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.tasks import first
 from faust_assigner.service.view import Change, View
@@ -123,7 +123,7 @@ def _routes_of(view: View, partitions: Iterable[TopicPartition]) -> tuple[Route,
 
 async def followed(
     mirror: Mirror,
-    condition: Condition,
+    condition: InstanceState,
     clock: Clock,
     topics: Collection[str],
     *,
@@ -132,11 +132,11 @@ async def followed(
 ) -> AsyncIterator[RouteUpdate]:
     """Yield updates forever, at least one every ``every_s`` seconds.
 
-    The first update is not older than the revision ``least``. Raises StoreUnavailable if this
-    instance does not reach ``least`` within :data:`LEAST_S` seconds, or if the store has not
-    answered recently: the caller may ask another instance.
+    The first update is not older than the revision ``least``. Raises NotReached if this instance
+    does not reach ``least`` within :data:`LEAST_S` seconds, and StoreUnavailable if the store has
+    not answered recently: the caller may ask another instance.
     """
-    await _wait_for_revision(mirror, clock, least)
+    await _wait_for_revision(mirror, condition, clock, least)
     watch = _Watch(mirror, topics)
     mirror.listeners.append(watch.heard)
     try:
@@ -154,11 +154,15 @@ async def followed(
             mirror.listeners.remove(watch.heard)
 
 
-async def _wait_for_revision(mirror: Mirror, clock: Clock, least: int) -> None:
+async def _wait_for_revision(
+    mirror: Mirror, condition: InstanceState, clock: Clock, least: int
+) -> None:
     until = clock.monotonic() + LEAST_S
     while mirror.dated < least:
+        if not condition.hears_store:
+            return  # the caller gets this error
         if clock.monotonic() >= until:
-            raise StoreUnavailable(
+            raise NotReached(
                 f"this instance has read up to revision {mirror.dated}, the caller up to {least}"
             )
         await clock.sleep(TOGETHER_S)

@@ -16,8 +16,8 @@ from faust_assigner.service.records import HEARTBEATS, Consumer, Ended, Status
 from faust_assigner.service.serving.admission import Admission
 from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.registrar import Registrar
-from faust_assigner.service.serving.registry import Registry, Stream, followed_by
-from faust_assigner.service.serving.relay import snapshot, tell
+from faust_assigner.service.serving.registry import Registry, Stream, end_reason
+from faust_assigner.service.serving.relay import commands_of_changes, snapshot
 from faust_assigner.service.tasks import ended
 from faust_assigner.service.view import Change, View
 from faust_assigner.settings.service import ServiceSettings
@@ -113,7 +113,7 @@ class Sessions:
 
     async def _keep(self, stream: Stream, lease: HeldLease) -> None:
         await lease.hold(self.settings.consumer_keepalive_s)
-        logger.info("%s: the registration is lost", stream.consumer_name)
+        logger.info("%s: the registration is lost, so its stream ends", stream.consumer_name)
         self._keeping.pop(stream, None)
         self._end(stream, Ended.LEASE_LOST)
 
@@ -137,7 +137,7 @@ class Sessions:
     def heard(self, changes: Sequence[Change]) -> None:
         """Send the commands that follow from the mirror's changes to the connected consumers."""
         view = self.mirror.view
-        for name, command in tell(view, changes):
+        for name, command in commands_of_changes(view, changes):
             stream = self.registry.get(name)
             if stream is not None:
                 stream.offer(command)
@@ -178,7 +178,7 @@ class Sessions:
             return
         why = Ended.LEASE_LOST
         if entry is not None:
-            why = followed_by(entry.value.incarnation, stream.incarnation)
+            why = end_reason(entry.value.incarnation, stream.incarnation)
         if (name, stream.incarnation) in view.expelled:
             why = Ended.EXPELLED
         elif (

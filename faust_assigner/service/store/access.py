@@ -28,7 +28,9 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
+    # gRPC also gives up a connection that is not complete after this time, and fails the waiting
+    # calls. A connection with TLS takes four round trips.
+    ("grpc.min_reconnect_backoff_ms", 1_500),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 #: Seconds between two checks of the certificate files for changes.
@@ -76,7 +78,7 @@ class EtcdAccess:
         )
 
     def address(self, number: int) -> str:
-        """Return ``HOST:PORT`` of an endpoint; ``number`` wraps from the last to the first."""
+        """Return ``HOST:PORT`` of an endpoint; numbers beyond the last start again at the first."""
         return self.endpoints[number % len(self.endpoints)].rpartition("://")[2]
 
 

@@ -43,7 +43,7 @@ class MemoryStore:
     ``history``         the number of revisions kept for watches; older revisions are compacted
     ``history_bytes``   the limit of this history in bytes of values
     ``first_revision``  the first revision, and the first id of a lease; a restarted process must
-                        begin above those of the previous process
+                        begin above the numbers of the previous process
     """
 
     def __init__(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import cache
 
+import faust
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis.strategies import integers
@@ -23,8 +25,12 @@ EXAMPLES = int(os.environ.get("WIRE_EXAMPLES", str(examples(12, 5))))
 SOURCE, LOGS = "foo", ("shop-bar-changelog", "shop-baz-changelog")
 MOST_CHANGED = 16
 
-# Apps are costly to create and keep no state: each example gives them fresh assignors.
-APPS = [make_app(f"http://w{i}:6066", tables=["bar", "baz"]) for i in range(MEMBERS + MOST_CHANGED)]
+
+@cache
+def app_of(member: int) -> faust.App:
+    """Return the app of a member: apps are costly, and keep no state but the assignor."""
+    return make_app(f"http://w{member}:6066", tables=["bar", "baz"])
+
 
 slow = settings(
     max_examples=EXAMPLES,
@@ -48,8 +54,8 @@ def group_of(members: range, partitions: int, replicas: int) -> WireGroup:
 def join(group: WireGroup, members: range, replicas: int) -> None:
     """Add new members, each with an assignor without memory."""
     for i in members:
-        APPS[i].__dict__["assignor"] = PartitionAssignor(APPS[i], replicas=replicas)
-        group.add(f"{i:04}", APPS[i], group.partitions)
+        app_of(i).__dict__["assignor"] = PartitionAssignor(app_of(i), replicas=replicas)
+        group.add(f"{i:04}", app_of(i), group.partitions)
 
 
 def check(group: WireGroup, replicas: int) -> dict[int, str]:

@@ -122,9 +122,12 @@ def test_a_worker_whose_group_is_silent_is_live_and_not_ready(fleet: Measured) -
 
 
 def exported(fleet: Fleet, name: str) -> dict[str, list[Any]]:
-    """Return the data points of our metrics in the worker's last export, by name without prefix."""
-    lines = Path(f"{fleet.workers[name].folder}/journal.metrics").read_text().splitlines()
-    (resource,) = json.loads(lines[-1])["resource_metrics"]
+    """Return the data points of our metrics in the worker's last whole export, by name without prefix."""
+    written = Path(f"{fleet.workers[name].folder}/journal.metrics").read_text()
+    whole = written.rpartition("\n")[0].splitlines()  # the worker may be writing the next line
+    if not whole:
+        return {}
+    (resource,) = json.loads(whole[-1])["resource_metrics"]
     return {
         metric["name"].removeprefix(PREFIX): metric["data"]["data_points"]
         for scope in resource["scope_metrics"]

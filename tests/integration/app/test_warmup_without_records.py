@@ -102,6 +102,7 @@ class Group(WireGroup):
                     _coordinator=Coordinator(app),
                     position=client.position,
                     end_offsets=client.end_offsets,
+                    partitions_for_topic=lambda topic: range(self.partitions[topic]),
                 ),
             ),
         )

@@ -99,7 +99,7 @@ def test_a_worker_that_was_killed_and_one_that_was_stopped_have_their_stories(
     told = fleet.why(place)
     assert f"{was} left without handing over: killed, cut off" in told
     assert "session timeout of 15 s" in told
-    assert "warm: a copy of its table was there" in told
+    assert "warm: the new owner had a copy of its table" in told
     assert "from its standby" in told
     assert f"{was} still there: it stays with {was}" in told
     status = {n: json.loads(fleet.get(n, "/assignor/status")[1]) for n in "abc" if n != leader}

@@ -61,13 +61,13 @@ def test_a_fenced_member_is_written_down_with_both_epochs(caplog: pytest.LogCapt
         one, other = f"{s.group}-one", f"{s.group}-other"
     lines = [r.getMessage() for r in caplog.records if "is refused" in r.getMessage()]
     assert any(
-        f"of {one} with epoch {epoch + 4} is refused FENCED_MEMBER_EPOCH: it is at epoch {epoch}"
+        f"of {one} with epoch {epoch + 4} is refused with FENCED_MEMBER_EPOCH: it is at epoch {epoch}"
         in line
         for line in lines
     ), lines
     assert any(
-        f"of {other} with epoch {epoch} is refused FENCED_INSTANCE_ID: instance i is {one} at epoch {epoch}"
-        in line
+        f"of {other} with epoch {epoch} is refused with FENCED_INSTANCE_ID: "
+        f"instance i is {one} at epoch {epoch}" in line
         for line in lines
     ), lines
 

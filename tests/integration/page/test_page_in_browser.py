@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from faust_assigner.page import watch as room
 from faust_assigner.page.server import served
 from faust_assigner.page.watch import Watch
 from faust_assigner.status.evidence import Evidence
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.browser
 EVIL = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 #: Labels have no blanks.
 LABEL = "<img/src=x/onerror=document.title='taken'>"
+LIVE = "document.querySelector('#live').classList.contains('is-live')"
+STALE = "document.querySelector('#live').classList.contains('is-stale')"
 ROWS = "document.querySelectorAll('.grid tbody tr:not([hidden])').length"
 
 
@@ -165,6 +168,23 @@ async def test_a_click_opens_a_story_that_follows_the_looks(port: int) -> None:
         )
 
 
+async def test_an_update_waits_while_the_pointer_presses_a_link(port: int) -> None:
+    """A link that is replaced gets no click; after 2 s the update comes all the same."""
+    async with page(port, fleet(3)) as (found, _):
+        await found.js(
+            "addEventListener('pointerdown', () => { window.pressed = performance.now(); }),"
+            " new MutationObserver(() => { window.changed = performance.now(); })"
+            ".observe(document.querySelector('#grid'), {childList: true})"
+        )
+        await found.until("window.changed")
+        async with found.pressed(".grid a"):
+            await found.until("window.changed > window.pressed")
+        waited_ms = await found.js("window.changed - window.pressed")
+        assert waited_ms >= 1990
+        await found.click(".grid a")
+        await found.until("!document.querySelector('#story').hidden")
+
+
 async def test_names_of_strangers_run_nothing(port: int) -> None:
     """Markup in the names of topics, members and racks is shown as text."""
     made = MadeGroup(topics={EVIL: 4, LOG: 4, "orders": 4})
@@ -180,3 +200,32 @@ async def test_names_of_strangers_run_nothing(port: int) -> None:
         assert await found.js("document.querySelectorAll('img').length") == 0
         assert "taken" not in await found.js("document.title")
         assert await found.js("document.querySelectorAll('script').length") == 1
+
+
+async def test_a_page_whose_stream_was_refused_tries_again(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser does not repeat a stream that was answered with an error; the page says how old it is."""
+    monkeypatch.setattr(room, "MOST_STREAMS", 0)
+    async with page(port, fleet(3)) as (found, _):
+        await found.js("(now => { Date.now = () => now() + 20000; })(Date.now.bind(Date))")
+        await found.until(STALE)
+        monkeypatch.undo()
+        await found.until(LIVE)
+        assert all("503" in one for one in found.complaints)
+        found.complaints.clear()
+
+
+async def test_an_answer_that_never_comes_does_not_stop_the_updates(port: int) -> None:
+    """While it is awaited, the page does not call itself live."""
+    async with page(port, fleet(3)) as (found, _):
+        await found.until(LIVE)
+        await found.js(
+            "(() => { const limit = AbortSignal.timeout.bind(AbortSignal), get = window.fetch;"
+            " const now = Date.now.bind(Date); AbortSignal.timeout = () => limit(4000);"
+            " window.fetch = (url, { signal }) => new Promise((_, fail) => { window.fetch = get;"
+            " Date.now = () => now() + 10000;"  # not earlier: an earlier answer would be new
+            " signal?.addEventListener('abort', () => fail(signal.reason)); }); })()"
+        )
+        await found.until(STALE)
+        await found.until(LIVE)

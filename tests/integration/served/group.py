@@ -13,7 +13,7 @@ from pathlib import Path
 
 from faust_assigner.service.client import TopicPartition
 from faust_assigner.service.client.channel import Access
-from faust_assigner.service.client.operator import is_well
+from faust_assigner.service.client.operator import is_serving
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import FENCE_AT
 from faust_assigner.service.store.base import Event
@@ -184,7 +184,7 @@ async def leader_of(running: Sequence[Instance], *, seconds: float = 30.0) -> In
     async def look() -> bool:
         living = [one for one in running if one.process.poll() is None]
         well = await asyncio.gather(
-            *(is_well(one.target, "leader", Access(), patience_s=0.5) for one in living)
+            *(is_serving(one.target, "leader", Access(), patience_s=0.5) for one in living)
         )
         found[:] = [one for one, leads in zip(living, well, strict=True) if leads]
         return len(found) == 1
@@ -198,5 +198,5 @@ async def leader_of(running: Sequence[Instance], *, seconds: float = 30.0) -> In
 async def until_led_by(one: Instance) -> None:
     """Wait until this instance reports that it leads."""
     async with asyncio.timeout(30.0):
-        while not await is_well(one.target, "leader", Access(), patience_s=0.5):
+        while not await is_serving(one.target, "leader", Access(), patience_s=0.5):
             await asyncio.sleep(0.05)

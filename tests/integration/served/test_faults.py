@@ -22,7 +22,7 @@ import pytest
 
 from faust_assigner.service.client import Warm
 from faust_assigner.service.client.channel import Access
-from faust_assigner.service.client.operator import is_well
+from faust_assigner.service.client.operator import is_serving
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
 from tests.integration.served.group import (
@@ -121,7 +121,7 @@ async def test_a_leader_cut_from_etcd_steps_down_before_another_leads(
             async with within(CONVERGE_S, "leader cut off", g.ids()):
                 cable.cut()
                 await until_led_by(second)
-                assert not await is_well(first.target, "leader", Access())
+                assert not await is_serving(first.target, "leader", Access())
                 await settled(members, [11, 11, 10])
                 await until_state(second.target, lambda state: len(state.consumers) == 3)
             cable.heal()

@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from faust_assigner.service.client import Lost
 from faust_assigner.service.client.operator import Operator
-from faust_assigner.service.faults import Unserved
+from faust_assigner.service.faults import Unimplemented
 from tests.integration.served.test_secure import Keys
 from tests.support.assigning.instances import (
     QUICK,
@@ -37,23 +37,23 @@ async def test_a_probe_needs_neither_tls_nor_a_certificate(tmp_path: Path) -> No
         async with grpc.aio.insecure_channel(target) as channel:
             health = health_pb2_grpc.HealthStub(channel)
 
-            async def is_well(role: str) -> bool:
+            async def is_serving(role: str) -> bool:
                 answer = await health.Check(health_pb2.HealthCheckRequest(service=role), timeout=5)
                 return bool(answer.status == SERVING)
 
             for role in ("readiness", "liveness", "leader"):
                 async with asyncio.timeout(10):
-                    while not await is_well(role):
+                    while not await is_serving(role):
                         await asyncio.sleep(0.1)
             with pytest.raises(grpc.aio.AioRpcError) as unknown:
-                await is_well("nonsense")
+                await is_serving("nonsense")
             assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
             with pytest.raises(grpc.aio.AioRpcError) as watched:
                 async for _ in health.Watch(health_pb2.HealthCheckRequest(), timeout=5):
                     pass
             assert watched.value.code() == grpc.StatusCode.UNIMPLEMENTED
         async with Operator(target) as operator:
-            with pytest.raises(Unserved):
+            with pytest.raises(Unimplemented):
                 await operator.state()
         await calls_ended()
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from faust_assigner.service.client import Access
-from faust_assigner.service.client.operator import Operator, is_well
+from faust_assigner.service.client.operator import Operator, is_serving
 from faust_assigner.service.errors import WrongCaller
 from faust_assigner.service.faults import Unauthenticated
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -180,7 +180,7 @@ async def test_who_has_no_token_is_told_and_does_not_try_again(
         one = Consumer(with_tokens.target, "a", access=keys.access(token=token))
         with pytest.raises(Unauthenticated):
             await asyncio.wait_for(one.client.run(one), 20)
-    assert await is_well(with_tokens.target, "serving", keys.access())
+    assert await is_serving(with_tokens.target, "serving", keys.access())
     await calls_ended()
 
 

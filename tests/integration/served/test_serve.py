@@ -262,7 +262,10 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
         assert {one["partition"] for one in moves} == {
             n for n, owner in owners.items() if owner == "b"
         }
-        assert await ask("health", "--role", "leader") == f"{service.target} is well as leader\n"
+        assert (
+            await ask("health", "--role", "leader")
+            == f"{service.target}: the check leader passed\n"
+        )
         assert await ask("set-topic", "clicks", "2") == "clicks: 2 partitions\n"
         assert {"topic": "clicks", "partitions": 2} in json.loads(await ask("topics", "--json"))
         assert await ask("remove-topic", "clicks") == "clicks: removed\n"

@@ -78,7 +78,6 @@ def test_a_storage_that_does_not_answer_is_worth_another_try(
         "--no-spark",
     )
     assert done.exit_code == TRY_AGAIN, done.output
-    fsspec.filesystem("s3").clear_instance_cache()
 
 
 def test_hadoop_is_told_what_everybody_else_reads_from_the_environment() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from faust_assigner.ledger import TABLES, Row
-from faust_assigner.pipeline.ledgers.current import Current, current_here, current_on_spark
+from faust_assigner.pipeline.ledgers.current import GroupState, current_here, current_on_spark
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
@@ -100,7 +100,7 @@ def test_the_whole_facts_of_a_simulation_are_those_of_the_lines(
             assert [getattr(rate, field) for rate in told] == pytest.approx(values, abs=1e-6)
 
 
-def plain(group: Current) -> tuple[Any, ...]:
+def plain(group: GroupState) -> tuple[Any, ...]:
     """Return a group's state as plain values."""
 
     def claims(held: Mapping[str, Any]) -> dict[str, list[int]]:

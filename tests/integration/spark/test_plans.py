@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from faust_assigner.pipeline.history.merge import Moves
+from faust_assigner.pipeline.history.merge import DayChanges
 from faust_assigner.pipeline.history.on_spark import OnSpark
 from faust_assigner.pipeline.history.store import Manifest
 from faust_assigner.pipeline.ledgers.sources import rows_of
@@ -72,7 +72,7 @@ def jobs(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
     work = OnSpark.__new__(OnSpark)
     held: Any = work
     held._spark, held._parsed = spark, lines.persist()
-    merged = work._merged("unused", Manifest(), {("g", "d"): "2026-11-21"}, Moves())
+    merged = work._merged("unused", Manifest(), {("g", "d"): "2026-11-21"}, DayChanges())
     # The connector's frame has these columns and one task per partition of the topic.
     records = spark.range(0, 2, 1, 2).selectExpr(
         "int(id) as partition", "id as offset", "binary('k') as key", "binary('v') as value"

@@ -52,6 +52,11 @@ def messy_samples(seed: int) -> list[dict[str, object]]:
                     )
     rows += draw.sample(rows, len(rows) // 4)
     rows += [{**row, "records_in": 17, "state_bytes": 3} for row in draw.sample(rows, 5)]
+    # A topic without samples for so long that they count for next to nothing.
+    rows += [
+        {**row, "topic": "gone", "partition": 0, "ts": row["ts"] - dt.timedelta(days=600)}  # type: ignore[operator]
+        for row in rows[:3]
+    ]
     draw.shuffle(rows)
     return rows
 

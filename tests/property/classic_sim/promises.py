@@ -13,7 +13,7 @@ from typing import Final
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Event, JoinGroup, SyncGroup, Tick
+from faust_assigner.coordinator.events import Event, JoinGroup, SyncGroup, TimersDue
 from tests.property.classic_sim import rules
 from tests.property.classic_sim.book import Book, Window, slowest
 from tests.property.classic_sim.requests import CHECKS, COPIES, Requests
@@ -178,11 +178,11 @@ class Promises(Requests):
     def _time_has_come(self) -> None:
         book = self.book
         if book.window is not None:
-            over = isinstance(self.event, Tick) and self.now >= book.window.ends
+            over = isinstance(self.event, TimersDue) and self.now >= book.window.ends
             must(over and not book.window.extends(), "the initial delay was cut short")
             return
         if (
-            isinstance(self.event, Tick)
+            isinstance(self.event, TimersDue)
             and book.join_due is not None
             and self.now >= book.join_due[0]
         ):
@@ -205,7 +205,7 @@ class Promises(Requests):
             book.join_due = (self.now + slowest(after), self.now + late)
             book.sync_due = None
             book.unsynced = set()
-        elif isinstance(self.event, Tick):
+        elif isinstance(self.event, TimersDue):
             self._goes_on(book)
         if after.state is State.PREPARING and book.window is None:
             waits = after.pending or not all(m.joins for m in after.members.values())

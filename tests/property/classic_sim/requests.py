@@ -17,7 +17,7 @@ from faust_assigner.coordinator.events import (
     JoinGroup,
     LeaveGroup,
     SyncGroup,
-    Tick,
+    TimersDue,
 )
 from tests.property.classic_sim import rules
 from tests.property.classic_sim.book import Book
@@ -117,7 +117,7 @@ class Requests:
         if not gone and not self._begins():
             self._changed_nothing(pending=self.after.pending)
 
-    def _tick(self, event: Tick) -> None:
+    def _tick(self, event: TimersDue) -> None:
         book, before, now = self.book, self.before, self.now
         late = {m for m in before.members if book.session_over(m, before, now)}
         unjoined = {m for m in before.members if book.missed_join(m, before, now)}
@@ -322,7 +322,7 @@ CHECKS: Final[Mapping[type[Any], Callable[[Requests, Any], None]]] = {
     LeaveGroup: Requests._leave,
     CommitOffsets: Requests._commit,
     DeleteGroup: Requests._delete,
-    Tick: Requests._tick,
+    TimersDue: Requests._tick,
 }
 JOINED: Final[Mapping[Kind, Callable[[Requests, Any], None]]] = {
     Kind.ADMIT: Requests._admitted,

@@ -20,7 +20,7 @@ from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import DeleteGroup, Event, Tick
+from faust_assigner.coordinator.events import DeleteGroup, Event, TimersDue
 from tests.property.classic_sim import acts, rules
 from tests.property.classic_sim.acts import Act
 from tests.property.classic_sim.book import slowest
@@ -88,7 +88,8 @@ class Trial:
             set_timer=self._set_timer,
         )
         catalogue = {
-            name: SimpleNamespace(name=name, partitions=range(n)) for name, n in TOPICS.items()
+            name: SimpleNamespace(name=name, partitions=[SimpleNamespace(deleted=False)] * n)
+            for name, n in TOPICS.items()
         }
         self._node = SimpleNamespace(
             groups=self.service,
@@ -156,7 +157,7 @@ class Trial:
         before, replies = self.look(), dict[int, fx.Reply]()
         self.store.failed = False
         match event:
-            case Tick():
+            case TimersDue():
                 self._collect = replies
                 self.service.tick(GROUP)
             case DeleteGroup(ticket):
@@ -205,7 +206,7 @@ class Trial:
                 break
             self.now = max(self.now, due)
             del self.alarms[GROUP]
-            replies |= self._step(Tick())
+            replies |= self._step(TimersDue())
         else:
             raise Violation("timers ring without end")
         self.now = max(self.now, end)

@@ -18,7 +18,7 @@ from faust_assigner.coordinator.events import (
     JoinGroup,
     Saved,
     TargetComputed,
-    Tick,
+    TimersDue,
 )
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
@@ -198,7 +198,7 @@ class Trial:
     def _tick(self, replies: dict[int, fx.Reply]) -> None:
         before = look(self.group)
         self.failed = False
-        self._feed(Tick(), replies)
+        self._feed(TimersDue(), replies)
         after = look(self.group)
         if self.failed:
             self._check_undone(before, after)

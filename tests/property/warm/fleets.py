@@ -114,8 +114,8 @@ def fleet(
 
 def off_target(made: Plan) -> int:
     """Return the number of tasks to move later."""
-    assert made.onward is not None
-    return int(np.count_nonzero(made.flat_owner != made.onward.target))
+    assert made.warmup_plan is not None
+    return int(np.count_nonzero(made.flat_owner != made.warmup_plan.target))
 
 
 def join(found: Fleet, rng: Random) -> None:

@@ -18,7 +18,7 @@ from faust_assigner.coordinator.events import (
     Protocol,
     Saved,
     SyncGroup,
-    Tick,
+    TimersDue,
 )
 
 SESSION_MS = 10_000
@@ -66,7 +66,7 @@ class Bench:
             if due is None or due > end:
                 break
             self.now = max(due, self.now)
-            self.feed(Tick())
+            self.feed(TimersDue())
         else:
             raise AssertionError("timers ring without end")
         self.now = end

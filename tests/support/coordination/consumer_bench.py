@@ -18,7 +18,7 @@ from faust_assigner.coordinator.events import (
     Event,
     Saved,
     TargetComputed,
-    Tick,
+    TimersDue,
 )
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
@@ -130,7 +130,7 @@ class Bench:
         end, seen = self.now + ms, list[fx.Effect]()
         while (due := self.group.next_deadline_ms) is not None and due <= end:
             self.now = max(self.now, due)
-            seen += self.step(Tick())
+            seen += self.step(TimersDue())
         self.now = end
         return seen
 

@@ -31,7 +31,7 @@ from faust_assigner.coordinator.events import (
     Leaver,
     Protocol,
     SyncGroup,
-    Tick,
+    TimersDue,
 )
 from faust_assigner.coordinator.protocol import read_assignment, write_assignment
 from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
@@ -125,7 +125,7 @@ class Stage:
         end, told = self.bench.now + int(plain[0]), list[str]()
         while (due := self.bench.group.next_deadline_ms) is not None and due <= end:
             self.bench.now = max(self.bench.now, due)
-            told += self._tell(self.bench.step(Tick()))
+            told += self._tell(self.bench.step(TimersDue()))
         self.bench.now = end
         return told
 

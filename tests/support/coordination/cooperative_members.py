@@ -36,6 +36,8 @@ class Plan:
 
     wanted: dict[str, set[int]] = field(default_factory=dict)
     rounds: list[dict[str, Any]] = field(default_factory=list)
+    #: The subscribed topics of each member, by round.
+    topics: list[dict[str, list[str]]] = field(default_factory=list)
     #: Partitions that stay with their owner, and whose transaction ends in the next answer.
     torn: set[int] = field(default_factory=set)
 
@@ -51,7 +53,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self.holds = False
         self.given: set[TopicPartition] = set()
 
-    def look_at_files(self, topics: Collection[str]) -> None:
+    def cache_file_offsets(self, topics: Collection[str]) -> None:
         """Do nothing: there are no files."""
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
@@ -67,6 +69,9 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         said = {m: json.loads(data.user_data) for m, data in members.items()}
         held = {p: one["name"] for one in said.values() for p in one["held"]}
         self.plan.rounds.append({one["name"]: one["held"] for one in said.values()})
+        self.plan.topics.append(
+            {said[m]["name"]: sorted(data.subscription) for m, data in members.items()}
+        )
         given, follows = {}, False
         for m, one in said.items():
             wanted = self.plan.wanted.get(one["name"], set())
@@ -83,7 +88,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """Return whether a second round follows."""
         return bool(assignment.user_data == b"again")
 
-    def torn(self, assignment: Any) -> frozenset[TopicPartition]:
+    def partitions_to_restart(self, assignment: Any) -> frozenset[TopicPartition]:
         """Return the plan's torn partitions in the first round that keeps them."""
         torn, self.plan.torn = self.plan.torn, set()
         return frozenset(TopicPartition(TOPIC, partition) for partition in torn)
@@ -217,15 +222,15 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.roles.append(frozenset(tp.partition for tp in roles[0]))
         self.told.append(("gained", frozenset(tp.partition for tp in gained)))
 
-    def joins(self) -> None:
+    def round_started(self) -> None:
         """Record the start of a round."""
         self.rounds.append(("joins", len(self.told)))
 
-    async def gives_up(self) -> None:
+    async def prepare_full_revocation(self) -> None:
         """Record that the member gives all partitions up."""
         self.rounds.append(("gives up", len(self.told)))
 
-    def gave_away(self, everything: bool) -> None:
+    def note_hand_over(self, everything: bool) -> None:
         """Ignore it: no member leaves here."""
 
     async def stand_still(self) -> None:

@@ -36,6 +36,8 @@ class Worker:
     said: JoinData
     processed: frozenset[Task] = frozenset()
     is_stock: bool = False
+    #: The leader cannot read the member's metadata; the member is cooperative.
+    is_unreadable: bool = False
     #: The last round was eager: the member gives all up before the next round.
     is_eager: bool = True
 
@@ -128,6 +130,7 @@ class Group:
             warmups=lambda _: self.warmups,
             held_up={} if self.last is None else self.last.held_up,
             record=self.last.record if self.last is not None and self.same_leader else Record(),
+            is_cooperative=not any(worker.is_stock for worker in self.workers.values()),
         )
         found = self.last = decide(view, lambda topic: range(TOPICS[topic]), metadata)
         for name in sorted(self.workers.keys() - set(misses)):
@@ -186,6 +189,8 @@ class Group:
 
 def words(worker: Worker) -> bytes:
     """Return a member's metadata; a stock member's is in stock's format."""
+    if worker.is_unreadable:
+        return b"{"
     if not worker.is_stock:
         return encode_join(worker.said, TOPICS)
     return json.dumps(

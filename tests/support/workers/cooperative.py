@@ -63,7 +63,7 @@ class CooperativeWorker(Worker):
         revoked = (consumer.positions.keys() - tps) | torn
         gained = (tps - consumer.positions.keys()) | torn
         consumer._coordinator.generation += 1
-        listener.joins()
+        listener.round_started()
         if revoked:
             await listener.revoke(revoked)
         for tp in revoked:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, KafkaTimeoutError
 from faust.transport.drivers import aiokafka as driver
 from faust.transport.producer import Producer
 from faust.types import TP
@@ -104,6 +104,12 @@ class VirtualConsumer:
         self.loop: Any = None
         self._max_poll_records = max_poll_records
         self._fetcher = VirtualFetcher(self)
+        #: Partitions that have no leader.
+        self.leaderless: set[TP] = set()
+        cluster = SimpleNamespace(
+            leader_for_partition=lambda tp: -1 if TP(*tp) in self.leaderless else 1
+        )
+        self._client = SimpleNamespace(cluster=cluster)
         self._coordinator = SimpleNamespace(
             generation=0,
             _metadata_snapshot=defaultdict(lambda: logs.partitions),
@@ -172,6 +178,8 @@ class VirtualConsumer:
 
     async def end_offsets(self, partitions: Iterable[TP]) -> dict[TP, int]:
         """Return the ends of the logs."""
+        if self.leaderless.intersection(TP(*tp) for tp in partitions):
+            raise KafkaTimeoutError
         return {tp: self.logs.ends[TP(*tp)] for tp in partitions}
 
 

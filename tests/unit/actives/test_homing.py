@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from faust_assigner.actives.circles import circles_of
+from faust_assigner.actives.cycles import cycles_of
 from faust_assigner.actives.homing import bring_home
 from faust_assigner.actives.numbers import _keep_and_place_warm, count_by_member
 from faust_assigner.model import NOBODY, Ints
@@ -117,4 +117,4 @@ def test_each_circle_is_found_once_in_the_order_of_its_arcs(
     up: list[int], circles: list[list[int]]
 ) -> None:
     """A path into a cycle is not part of the cycle."""
-    assert list(circles_of(up)) == circles
+    assert list(cycles_of(up)) == circles

@@ -12,8 +12,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from faust_assigner.actives.circles import circles_of
 from faust_assigner.actives.counts import flow_rates, optimal_counts, rates
+from faust_assigner.actives.cycles import cycles_of
 from faust_assigner.actives.numbers import assign_numbers, count_by_member, keep_and_shed
 from faust_assigner.actives.potentials import fluid_start, warm_start, water_fill
 from faust_assigner.actives.semi_matching import Orphans, place_orphans
@@ -134,7 +134,7 @@ def orphans(seed: int) -> Iterator[str]:
 def circles(seed: int) -> str:
     """The circles among random parents."""
     up = Dice(seed).ints(9, 9, least=NOBODY).tolist()
-    return f"{seed}: circles {up} {list(circles_of(up))}"
+    return f"{seed}: circles {up} {list(cycles_of(up))}"
 
 
 def weights(kind: str) -> Iterator[str]:

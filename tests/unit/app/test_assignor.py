@@ -83,6 +83,18 @@ def test_an_assignment_names_the_round_and_the_tasks_of_what_is_awaited() -> Non
     assert assignor.leading._view().last_generation == assignor.generation == 1
 
 
+def test_the_partitions_of_the_last_answer_are_known_also_of_missing_topics() -> None:
+    """Without an answer, or without its directory, no count is known."""
+    found = group()
+    assignor = assignor_of(found, "m0")
+    assert assignor.planned_counts() == TOPICS
+    assignor.metadata([*TOPICS, "later"])
+    assert assignor.planned_counts() == TOPICS | {"later": 0}
+    alone = make_app("http://w").assignor
+    alone.metadata(["orders"])
+    assert alone.planned_counts() == {}
+
+
 def test_who_leaves_or_holds_says_so() -> None:
     """Each flag is independent."""
     assignor = assignor_of(group(), "m0")
@@ -99,7 +111,9 @@ def test_what_could_not_be_said_is_not_taken_for_warm(
     found = group()
     found.rebalance()
     caplog.set_level("INFO")
-    monkeypatch.setattr("faust_assigner.app.assignor.said_by", Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setattr(
+        "faust_assigner.app.assignor.collect_join_data", Mock(side_effect=ZeroDivisionError)
+    )
     found.rebalance()
     lines = [r.getMessage() for r in caplog.records if "of the active changelogs" in r.getMessage()]
     assert len(lines) == len(found.apps)
@@ -150,7 +164,7 @@ def torn_by_a_round(found: WireGroup, *, transactions: bool = True) -> dict[str,
             take = app.assignor.on_assignment
 
             def noted(answer: Any, m: str = m, app: Any = app, take: Any = take) -> None:
-                torn[m] = app.assignor.torn(answer)
+                torn[m] = app.assignor.partitions_to_restart(answer)
                 take(answer)
 
             app.assignor.on_assignment = noted

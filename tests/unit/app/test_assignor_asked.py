@@ -16,7 +16,7 @@ from faust_assigner.app import assignor as module
 from faust_assigner.app.assignor import PartitionAssignor
 from faust_assigner.app.queries.places import partition_of
 from faust_assigner.app.rebalance import member
-from faust_assigner.app.rebalance.follow_up import Awaited
+from faust_assigner.app.rebalance.awaited import Awaited
 from faust_assigner.wire.answer import Answer
 from faust_assigner.wire.runs import Runs
 from tests.support.faust_group import make_app
@@ -109,8 +109,8 @@ def test_a_join_that_cannot_be_encoded_is_one_of_a_new_member(
 ) -> None:
     """Each failure is counted; an earlier look at the files neither raises nor counts."""
     assignor = assignor_of(group(1))
-    monkeypatch.setattr(module, "said_by", Mock(side_effect=ZeroDivisionError))
-    assignor.look_at_files(TOPICS)
+    monkeypatch.setattr(module, "collect_join_data", Mock(side_effect=ZeroDivisionError))
+    assignor.cache_file_offsets(TOPICS)
     assert assignor.counters["metadata_failures"] == 0
     for _ in range(2):
         joins = assignor.metadata(sorted(TOPICS, reverse=True))
@@ -198,7 +198,7 @@ def test_a_member_says_what_it_does_and_what_took_too_long() -> None:
     assert said is not None
     assert (said.overdue, said.cooperative, said.holds) == ({LOG: [1, 3]}, True, False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "said_by", Mock(side_effect=ZeroDivisionError))
+        patch.setattr(module, "collect_join_data", Mock(side_effect=ZeroDivisionError))
         assignor.metadata(TOPICS)
     assert assignor.joined_with is None
 
@@ -220,11 +220,11 @@ def test_a_look_at_the_files_is_no_join() -> None:
     assignor = assignor_of(group(1))
     before, wanted = assignor.joined_with, list(assignor._wanted)
     assert before is not None
-    assignor.look_at_files(["orders", "more"])
+    assignor.cache_file_offsets(["orders", "more"])
     assert assignor.joined_with is before
     assert assignor._wanted == wanted
     new = make_app("http://w").assignor
-    new.look_at_files(TOPICS)
+    new.cache_file_offsets(TOPICS)
     assert (new.joined_with, new._wanted) == (None, [])
     new.metadata(["b", "a"])
     assert (new.joined_with is None, new._wanted) == (False, ["a", "b"])

@@ -15,7 +15,7 @@ from aiokafka.errors import (
 )
 
 from faust_assigner.app import retry as module
-from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog, is_silence, pause_s, retry
+from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog, is_temporary, pause_s, retry
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog, is_silence, pa
 )
 def test_only_what_may_pass_by_itself_is_silence(error: Exception, is_so: bool) -> None:
     """The same request may succeed later."""
-    assert is_silence(error) is is_so
+    assert is_temporary(error) is is_so
 
 
 def test_pauses_double_from_half_a_second_to_eight() -> None:
@@ -58,7 +58,7 @@ def test_trouble_is_logged_every_minute_for_as_long_as_it_lasts() -> None:
         now = minute_share * SAY_EVERY_S / 4
         due.append(said.due("trouble"))
     assert due == [True, False, False, False, True, False, False, False, True]
-    assert said.unsaid == {"trouble": 6}
+    assert said.suppressed == {"trouble": 6}
     assert said.due("another")
 
 
@@ -144,7 +144,7 @@ async def test_each_line_has_the_step_the_wait_and_the_error(
         said.format(100, errors[0]),
         said.format(175, errors[3]),
     ]
-    assert clocked.unsaid == {"Ends of changelogs": 6}
+    assert clocked.suppressed == {"Ends of changelogs": 6}
 
 
 def test_each_trouble_has_its_own_minute_and_count() -> None:
@@ -156,4 +156,26 @@ def test_each_trouble_has_its_own_minute_and_count() -> None:
     assert (said.due("a"), said.due("c")) == (False, True)
     now = SAY_EVERY_S
     assert [said.due(one) for one in ("a", "c", "b")] == [True, False, True]
-    assert said.unsaid == {"a": 3, "b": 1, "c": 1}
+    assert said.suppressed == {"a": 3, "b": 1, "c": 1}
+
+
+async def test_a_service_that_stops_in_a_pause_takes_no_further_step() -> None:
+    """The pause comes first: a stop during it counts at once."""
+    acts: list[Any] = []
+
+    class Stopping:
+        """A service that stops while it sleeps."""
+
+        should_stop = False
+
+        async def sleep(self, seconds: float) -> None:
+            acts.append(seconds)
+            self.should_stop = True
+
+    async def step() -> None:
+        acts.append("step")
+        raise TimeoutError
+
+    with pytest.raises(asyncio.CancelledError, match="the seek"):
+        await retry(Stopping(), "the seek", step)
+    assert acts == ["step", 0.5]

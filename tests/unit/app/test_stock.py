@@ -71,5 +71,5 @@ def test_an_algorithm_that_goes_round_in_circles_is_ended(
         found = stock_plan(members, {LOG: 3}, replicas=1, changelogs=[LOG])
         assert sorted(n for m in "abc" for n in found.standbys(m)[LOG]) == [0, 1, 2]
         return
-    with pytest.raises(StockLivelock, match="3 partitions, 3 members, 1 standbys: no end after 0"):
+    with pytest.raises(StockLivelock, match="3 partitions, 1 standbys: no end after 0"):
         stock_plan(members, {LOG: 3}, replicas=1, changelogs=[LOG])

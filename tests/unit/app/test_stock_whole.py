@@ -117,3 +117,18 @@ def test_without_replicas_each_changelog_has_an_empty_list() -> None:
         "d": {},
     }
     assert stock_plan([], COUNTS, replicas=1, changelogs=[LOG]) == StockPlan({}, {})
+
+
+def test_each_plan_may_evict_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next plan counts from zero."""
+    monkeypatch.setattr(stock, "MAX_EVICTIONS", 3)
+    base: Any = stock._Bounded.__mro__[1]
+    monkeypatch.setattr(base, "_free_up_partition", lambda self, assignment, active: "7")
+    for _ in range(2):
+        before = {name: CopartitionedAssignment(topics=["t"]) for name in "mn"}
+        bounded: Any = stock._Bounded(["t"], before, 4, 1)
+        found = [bounded._free_up_partition(None, True) for _ in range(3)]
+        with pytest.raises(stock.StockLivelock) as ended:
+            bounded._free_up_partition(None, False)
+        assert found == [7, 7, 7]
+        assert str(ended.value) == "4 partitions, 1 standbys: no end after 3 evictions"

@@ -226,6 +226,36 @@ def test_a_filter_with_an_unknown_number_is_invalid() -> None:
             assert wanted._replace(**{name: value}).problem() is not None
 
 
+@pytest.mark.parametrize(
+    ("field", "low", "high"),
+    [
+        ("resource_type", a.TOPIC, a.USER),
+        ("pattern_type", a.LITERAL, a.PREFIXED),
+        ("operation", a.ALL, a.LAST_OPERATION),
+        ("permission", a.DENY, a.ALLOW),
+    ],
+)
+def test_each_number_of_a_rule_is_valid_from_the_first_to_the_last(
+    field: str, low: int, high: int
+) -> None:
+    """Filters have ANY before the first; a number outside is unknown to both."""
+    one = rule(a.THE_CLUSTER)
+    wanted = AclFilter(a.ANY, None, a.ANY, None, None, a.ANY, a.ANY)
+    for value in range(low - 2, high + 3):
+        is_valid = low <= value <= high
+        assert (one._replace(**{field: value}).problem() is None) is is_valid
+        assert (wanted._replace(**{field: value}).problem() is None) is (a.ANY <= value <= high)
+
+
+def test_an_empty_name_in_a_filter_selects_no_rule_and_no_name_selects_all() -> None:
+    """The same holds for principals and hosts."""
+    one = rule()
+    wanted = AclFilter(a.ANY, None, a.ANY, None, None, a.ANY, a.ANY)
+    assert wanted.selects(one)
+    for field in ("name", "principal", "host"):
+        assert not wanted._replace(**{field: ""}).selects(one)
+
+
 def test_super_users_are_separated_by_semicolons() -> None:
     """A distinguished name contains commas."""
     parsed = Settings.parse(

@@ -75,6 +75,24 @@ def test_snappy_as_javas_streams_write_it_is_read() -> None:
         unpack(SNAPPY, body, 6)
 
 
+@pytest.mark.parametrize("size", [-1, -4, -5, -2_000, 9])
+def test_a_snappy_block_of_a_negative_or_too_great_length_is_unreadable(size: int) -> None:
+    """A negative length must not lead back to bytes that were read before."""
+    block = bytes(cramjam.snappy.compress_raw(b"one "))
+    head = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    for blocks in (
+        struct.pack(">i", size) + block,
+        struct.pack(">i", 6) + block + struct.pack(">i", size),
+    ):
+        with pytest.raises(Unreadable, match="ends early"):
+            unpack(SNAPPY, head + blocks, 40)
+
+
+def test_an_empty_zstd_body_has_no_records() -> None:
+    """No frame is required."""
+    assert unpack(ZSTD, b"", 9) == b""
+
+
 def test_an_lz4_frame_that_is_cut_short_is_unreadable() -> None:
     """The cut may be at any byte, even within or before the length of a block."""
     body = pack(LZ4, bytes(range(256)))

@@ -172,8 +172,29 @@ async def test_a_partition_that_cannot_be_compacted_does_not_stop_the_others(
     with pytest.raises(type(error)) as raised:
         await node.compaction.clean_all()
     assert [list(log.index.bases) for log in logs] == [[0, 1, 2], [1, 2]]
-    assert node.space.is_owed, "the space of the other partition is given back"
+    assert node.space.needs_reclaim, "the space of the other partition is given back"
     assert "bad-0" in "".join([str(raised.value), *getattr(raised.value, "__notes__", ())])
+
+
+async def test_the_first_of_several_failures_is_raised_with_their_number(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The good partition between them is compacted."""
+    logs = {
+        write(topic(node, name), b"a", b"a", *rest): name
+        for name, rest in (("first", (b"b",) * 7), ("good", (b"b",) * 4), ("last", (b"b",)))
+    }
+    begin = clean_writes.begin
+
+    def fail(log: PartitionLog, *rest: Any) -> Any:
+        if logs[log] != "good":
+            raise StoreFailed(f"no {logs[log]}")
+        return begin(log, *rest)
+
+    monkeypatch.setattr(clean_writes, "begin", fail)
+    with pytest.raises(StoreFailed, match=r"^2 partitions are not compacted; first-0: no first$"):
+        await node.compaction.clean_all()
+    assert [len(log.index) for log in logs] == [9, 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -229,3 +250,20 @@ async def test_the_freed_bytes_of_all_passes_and_partitions_are_summed(
     assert gone == [3 * batch_bytes, batch_bytes, 0]
     assert freed == node.counters["bytes_compacted"] == 4 * batch_bytes
     assert ([log.cleaned_to for log in logs], node.counters["log_compactions"]) == ([6, 2, 0], 4)
+
+
+async def test_tombstones_that_stay_for_ever_do_not_stop_the_compaction(node: Node) -> None:
+    """The horizon of a tombstone is a time of 8 bytes; the longest retention plus now is more."""
+    node.clock = lambda: 1_000
+    found = topic(node, delete_retention_ms=str(2**63 - 1))
+    log = found.partitions[0]
+    for value in (b"old", None):
+        data = batch(keyed_record(b"k", value), timestamp=0)
+        log.append(parse_batch(data), data, 0)
+    write(found, b"other")
+    await node.compaction.clean_all()
+    assert list(log.index.bases) == [1, 2]
+    write(found, b"other", b"last")
+    node.clock = lambda: 2**62
+    await node.compaction.clean_all()
+    assert list(log.index.bases) == [1, 3, 4]

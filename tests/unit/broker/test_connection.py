@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from faust_assigner.broker import throttle
 from faust_assigner.broker.connection import READ_AHEAD_BYTES, Connection
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.errors import Code
@@ -17,7 +20,7 @@ from faust_assigner.coordinator.timers import Purpose
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, Wire, frames, in_hall
 
-API_VERSIONS, HEARTBEAT, PRODUCE, FETCH = 18, 12, 0, 1
+API_VERSIONS, HEARTBEAT, PRODUCE, FETCH, METADATA = 18, 12, 0, 1, 3
 
 
 def test_a_burst_of_one_connection_does_not_queue_others_behind_it() -> None:
@@ -269,7 +272,7 @@ def test_a_repetition_that_fails_is_read_again_and_answered() -> None:
         beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))
         member.data_received(beat)
         await hall.answers(1)
-        sound = hall.node.groups.beat
+        sound = hall.node.groups.heartbeat
         fails = [True]
 
         def beat_once(*asked: Any) -> Code:
@@ -277,7 +280,7 @@ def test_a_repetition_that_fails_is_read_again_and_answered() -> None:
                 raise ValueError("once")
             return sound(*asked)
 
-        hall.node.groups.beat = beat_once  # type: ignore[method-assign]
+        hall.node.groups.heartbeat = beat_once  # type: ignore[method-assign]
         member.data_received(beat)
         return await hall.answers(2), wire.closed
 
@@ -296,7 +299,7 @@ def test_nothing_more_of_a_connection_is_served_while_an_answer_is_pending() -> 
             await asyncio.sleep(0)
         answered = [len(hall.written)]
         member._pending = None
-        member._get_on()
+        member._queue_or_pause()
         await hall.answers(1)
         return [*answered, len(hall.written)]
 
@@ -336,7 +339,7 @@ def test_a_peer_that_waits_for_an_answer_is_read_only_so_far_ahead() -> None:
             paused.append(wire.paused)
         member._pending = None
         member._frames.clear()
-        member._get_on()
+        member._queue_or_pause()
         return [*paused, wire.paused]
 
     assert in_hall(story) == [False, True, False]
@@ -437,3 +440,27 @@ def test_only_a_running_produce_keeps_a_connection_without_further_input(
         return bool(peer.eof_received())
 
     assert in_hall(story) is stays
+
+
+def test_a_client_that_disconnects_as_its_long_request_gets_a_place_leaves_the_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The request is served, gets its place and loses its client in one turn of the loop."""
+    count = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * throttle.SLICE_S)
+    monkeypatch.setattr(throttle, "time", clock)
+
+    async def story(hall: Hall) -> bool:
+        hall.node.catalogue.create("t", 1, {})
+        places, loop = hall.node.line.places, asyncio.get_running_loop()
+        for _ in range(throttle.LONG_AT_A_TIME):
+            await places.acquire()
+        peer, _ = hall.connect("peer")
+        peer.data_received(next(frames(METADATA, 1, 9, topics=None)))
+        loop.call_soon(places.release)
+        loop.call_soon(peer.connection_lost, None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return places.locked()
+
+    assert not in_hall(story)

@@ -50,6 +50,8 @@ class FakeServer:
         happened.append(("start", host, port))
         if "start" in failing:
             raise OSError("taken")
+        if "cancelled" in failing:
+            raise asyncio.CancelledError
         if not port:
             FakeServer.ports += 1
         return port or FakeServer.ports
@@ -151,6 +153,33 @@ def test_a_start_that_fails_closes_the_node_and_ends_the_thread() -> None:
     failing.clear()
     with broker:
         assert broker.port == 9501
+
+
+async def test_a_start_that_is_cancelled_closes_the_node() -> None:
+    """Otherwise the data would stay locked; the next start works."""
+    broker = EmbeddedBroker(port=7)
+    failing.add("cancelled")
+    with pytest.raises(asyncio.CancelledError):
+        await broker.start()
+    assert happened == [("open", 1, None, None), ("start", "127.0.0.1", 7), "close node"]
+    failing.clear()
+    await broker.start()
+    await broker.stop()
+
+
+def test_an_interrupt_during_the_start_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C arrives in the main thread while it waits for the broker's loop."""
+    broker = EmbeddedBroker()
+    run = broker._run
+
+    def interrupted(coroutine: Any) -> Any:
+        run(coroutine)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(broker, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        broker.__enter__()
+    assert not of_broker()
 
 
 def test_a_stop_that_fails_ends_the_thread() -> None:

@@ -230,9 +230,12 @@ def test_after_a_power_loss_no_less_than_what_was_flushed_may_be_there(tmp_path:
     store.write([(b"k2", b"v")])
     assert (store.write_audit.writes, store.write_audit.synced) == (flushed + 1, flushed)
     store.write_audit.same_boot = False
-    assert (store.write_audit.lacks(flushed), store.write_audit.lacks(flushed - 1)) == (0, 1)
+    assert (
+        store.write_audit.count_lost_writes(flushed),
+        store.write_audit.count_lost_writes(flushed - 1),
+    ) == (0, 1)
     store.write_audit.same_boot = True
-    assert store.write_audit.lacks(flushed) == 1
+    assert store.write_audit.count_lost_writes(flushed) == 1
     store.close()
 
 

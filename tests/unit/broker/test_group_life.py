@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import pytest
 
 from faust_assigner.broker.groups import GroupService, group_store
-from faust_assigner.broker.storage.store import MemoryStore, Store
+from faust_assigner.broker.groups.computing import Outcome
+from faust_assigner.broker.housekeeping import expire_offsets
+from faust_assigner.broker.storage.store import MemoryStore, Store, StoreFailed
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.assignors import GroupSpec, compute
+from faust_assigner.coordinator.catalogue import Catalogue, Topic
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
@@ -60,6 +67,11 @@ def left_in(service: GroupService, group_id: str) -> list[str]:
     return [name for name, part in parts.items() if group_id in part]
 
 
+def full(*arguments: object, **more: object) -> None:
+    """Refuse a write."""
+    raise StoreFailed("no space")
+
+
 def test_each_kind_of_request_that_may_begin_a_deadline_sets_the_alarm() -> None:
     """The requests are a join, a sync, a leave and a consumer heartbeat."""
     desk = Desk(MemoryStore())
@@ -102,6 +114,152 @@ def test_a_deleted_group_leaves_nothing_in_memory_or_on_disk(kind: str) -> None:
     assert desk.ask(DeleteGroup)[0].error is Code.NONE
     assert left_in(desk.service, "g") == []
     assert list(store.scan(b"")) == []
+
+
+def test_a_target_of_a_deleted_group_is_not_that_of_its_successor() -> None:
+    """Both groups number their requests from 1 on; the new group keeps waiting for its own target."""
+    desk = Sized(MemoryStore())
+    desk.consumer = ConsumerLimits(inline_size=-1)
+    topics = Catalogue.of([Topic("t", bytes(16), 1)])
+    desk.service._catalogue = lambda: topics
+    waiting: list[tuple[GroupSpec, Outcome]] = []
+    desk.service._compute = lambda spec, done: waiting.append((spec, done))
+
+    def join(member_id: str) -> None:
+        event = replace(heartbeat(0), member_id=member_id, subscribed_topic_names=("t",))
+        desk.ask(lambda token: replace(event, token=token))
+
+    def state() -> tuple[str, list[int]]:
+        view = desk.service.get("g").describe()  # type: ignore[union-attr]
+        return view.state, [len(member.target) for member in view.members]
+
+    join("old")
+    desk.ask(lambda t: replace(heartbeat(t, -1), member_id="old"))
+    assert desk.ask(DeleteGroup)[0].error is Code.NONE
+    join("new")
+    (old, old_done), (new, new_done) = waiting
+    assert (list(old.members), list(new.members)) == (["old"], ["new"])
+    old_done(compute(old), "")
+    assert state() == ("Assigning", [0])
+    new_done(compute(new), "")
+    assert state() == ("Reconciling", [1])
+
+
+@pytest.mark.parametrize("kind", ["classic", "consumer", "offsets alone"])
+def test_a_group_stays_whole_if_the_store_refuses_its_deletion(kind: str) -> None:
+    """The answer is an error that clients retry; the next deletion succeeds."""
+    store = MemoryStore()
+    desk = Desk(store)
+    if kind == "classic":
+        desk.stable()
+        desk.ask(lambda t: LeaveGroup(t, (Leaver("m"),)))
+        desk.service.tick("g")
+    elif kind == "consumer":
+        desk.ask(heartbeat)
+        desk.ask(lambda t: heartbeat(t, -1))
+    else:
+        desk.ask(lambda t: CommitOffsets(t, "", -1))
+    books = desk.service.books
+    books.commit("g", {("t", 0): Committed(1)})
+    books.store_pending("g", 7, {("t", 1): Committed(2)})
+    before, write = list(store.scan(b"")), store.write
+    for fails in (True, False):
+        store.write = full if fails else write  # type: ignore[method-assign]
+        error = desk.ask(DeleteGroup)[0].error
+        if fails:
+            assert (error, list(store.scan(b""))) == (Code.NOT_COORDINATOR, before)
+            assert books.offsets("g").entries == {("t", 0): Committed(1)}
+            assert books.pending.is_pending("g", ("t", 1))
+            assert desk.service.get("g").state_name == "Empty"  # type: ignore[union-attr]
+        else:
+            assert (error, list(store.scan(b"")), left_in(desk.service, "g")) == (Code.NONE, [], [])
+
+
+def test_offsets_expire_later_if_the_store_refuses_their_deletion() -> None:
+    """Otherwise the offsets would be back after the next start, and their group would be gone.
+
+    A failure ends the round: with a full disk, each of many groups would fail and log it.
+    """
+    desk = Desk(MemoryStore())
+    for group_id in ("g", "h"):
+        desk.ask(lambda t: CommitOffsets(t, "", -1), group_id)
+        desk.service.books.commit(group_id, {("t", 0): Committed(1)})
+    store = desk.service.books._store
+    write = store.write
+    desk.now += 10_000
+    store.write = full  # type: ignore[method-assign]
+    with pytest.raises(StoreFailed, match="the expired offsets of group g are not deleted"):
+        list(expire_offsets(desk.service, 1))
+    assert (len(list(desk.service)), desk.counters["offsets_expired"]) == (2, 0)
+    store.write = write  # type: ignore[method-assign]
+    desk.ask(lambda t: CommitOffsets(t, "", -1), "empty")
+    assert list(itertools.islice(expire_offsets(desk.service, 1), 2)) == [1, 1]
+    store.write = full  # type: ignore[method-assign]
+    with pytest.raises(StoreFailed, match="the empty group empty is not deleted"):
+        list(expire_offsets(desk.service, 1))
+    store.write = write  # type: ignore[method-assign]
+    assert list(expire_offsets(desk.service, 1)) == [0]
+    assert (list(desk.service), desk.counters["offsets_expired"]) == ([], 2)
+
+
+@pytest.mark.parametrize("way", ["commit", "transaction", "deletion", "topic"])
+def test_offsets_of_a_deleted_topic_do_not_return_if_the_store_refused_their_deletion(
+    way: str,
+) -> None:
+    """The next write of offsets deletes them, but not the offset of a new topic of the same name."""
+    store = MemoryStore()
+    desk = Desk(store)
+    books = desk.service.books
+    for group_id in ("g", "h"):
+        desk.ask(lambda t: CommitOffsets(t, "", -1), group_id)
+        books.commit(group_id, {(topic, n): Committed(9) for topic in "tu" for n in range(2)})
+        books.store_pending(group_id, 7, {("t", 3): Committed(9)})
+    write = store.write
+    store.write = full  # type: ignore[method-assign]
+    assert list(books.topic_deleted("t"))
+    store.write = write  # type: ignore[method-assign]
+    left = {("u", 0): Committed(9), ("u", 1): Committed(9)}
+    mine = dict(left)
+    if way == "transaction":
+        books.store_pending("g", 8, {("u", 2): Committed(4)})
+        books.store_pending("g", 9, {("t", 0): Committed(5)})
+        books._owed.add(group_store.offset_key("g", "t", 0))  # of a deletion during the transaction
+        puts, deletes, stored = books.end_transaction("g", 9, commits=True)
+        store.write(puts, deletes)
+        stored()
+        books.delete_offsets("g", [("u", 2)])
+        mine[("t", 0)] = Committed(5)
+    elif way == "commit":
+        assert books.commit("g", {("t", 0): Committed(5)}) is Code.NONE
+        mine[("t", 0)] = Committed(5)
+    elif way == "deletion":
+        assert books.delete_offsets("g", [("u", 1)]) is Code.NONE
+        del mine[("u", 1)]
+    else:
+        assert sorted(books.topic_deleted("u")) == ["g", "h"]
+        mine = left = {}
+    again = Desk(store).service.books
+    for found in (books, again):
+        assert (found.offsets("g").entries, found.offsets("h").entries) == (mine, left)
+        assert (found.pending.count("g"), found.pending.count("h")) == (0, 0)
+
+
+def test_groups_that_are_gone_leave_no_trace_in_the_index_of_their_topics() -> None:
+    """The offsets expired, were deleted, belonged to a transaction, or went with their group."""
+    desk = Desk(MemoryStore())
+    books = desk.service.books
+    for group_id in ("expired", "deleted", "pending", "whole"):
+        desk.ask(lambda t: CommitOffsets(t, "", -1), group_id)
+        if group_id != "pending":
+            books.commit(group_id, {("t", 0): Committed(1)})
+    books.store_pending("pending", 7, {("u", 0): Committed(1)})
+    books.end_transaction("pending", 7, commits=False)[2]()
+    books.delete_offsets("deleted", [("t", 0)])
+    desk.ask(DeleteGroup, "whole")
+    desk.now += 10_000
+    assert sorted(books.topics()) == ["t", "u"]
+    assert list(expire_offsets(desk.service, 1)) == [1, 0, 0]
+    assert (list(desk.service), books.topics(), books._books) == ([], (), {})
 
 
 @pytest.mark.parametrize(("generation", "error"), [(-1, Code.NONE), (0, Code.ILLEGAL_GENERATION)])

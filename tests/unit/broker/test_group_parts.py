@@ -104,14 +104,14 @@ def test_fenced_requests_are_all_counted_and_their_lines_are_limited_by_the_minu
 ) -> None:
     """The timers' clock is in milliseconds; a second later the same minute continues."""
     desk = Desk(MemoryStore())
-    why = "is refused UNKNOWN_MEMBER_ID: it is not a member (generation 1, Stable)"
+    why = "is refused with UNKNOWN_MEMBER_ID: it is not a member (generation 1, Stable)"
     line = f"group g: Heartbeat of stranger with epoch 3 {why}"
 
     def fence(count: int) -> int:
         caplog.clear()
         for _ in range(count):
             beat = Heartbeat(-1, "stranger", 3)
-            assert desk.service.beat("g", beat) is Code.UNKNOWN_MEMBER_ID
+            assert desk.service.heartbeat("g", beat) is Code.UNKNOWN_MEMBER_ID
         return caplog.messages.count(line)
 
     desk.stable()
@@ -149,7 +149,7 @@ def test_offsets_of_several_groups_go_with_their_topic_alone() -> None:
     desk = Desk(store)
     for number, group_id in enumerate("gh"):
         desk.service.books.commit(group_id, {("t", 0): Committed(number), ("u", 1): Committed(5)})
-        desk.service.books.commit_later(
+        desk.service.books.store_pending(
             group_id, 7, {("t", 2): Committed(8), ("u", 3): Committed(9)}
         )
     desk.service.books.commit("i", {("u", 0): Committed(1)})
@@ -161,6 +161,38 @@ def test_offsets_of_several_groups_go_with_their_topic_alone() -> None:
         ]  # fmt: skip
         pending = [service.books.pending.is_pending("g", key) for key in (("t", 2), ("u", 3))]
         assert (pending, service.books.pending.count("h")) == ([False, True], 1)
+
+
+def test_offsets_of_a_new_topic_stay_while_those_of_its_predecessor_are_deleted() -> None:
+    """All groups are used after the first group's deletion; on disk are the new offsets alone."""
+    store = MemoryStore()
+    books = Desk(store).service.books
+    for group_id in "ghij":
+        books.commit(group_id, {("t", 0): Committed(90), ("t", 1): Committed(91)})
+    books.store_pending("j", 7, {("t", 1): Committed(92)})
+    deletion = books.topic_deleted("t")
+    next(deletion)
+    assert books.commit("g", {("t", 0): Committed(1)}) is Code.NONE
+    assert books.store_pending("h", 7, {("t", 0): Committed(2)}) is Code.NONE
+    assert len(books.offsets("i")) == 0
+    puts, _, stored = books.end_transaction("j", 7, commits=True)
+    stored()
+    assert (puts, len(list(deletion))) == ([], 0)
+    again = Desk(store).service
+    assert [read(again, group_id) for group_id in "ghij"] == [{("t", 0): 1}, {}, {}, {}]
+    pending = again.books.pending
+    assert (list(pending), pending.is_pending("h", ("t", 0))) == (["h"], True)
+
+
+def test_a_deletion_of_offsets_that_ends_early_is_completed_by_the_next() -> None:
+    """The second deletion includes the groups that the first one left."""
+    books = Desk(MemoryStore()).service.books
+    for group_id in "gh":
+        books.commit(group_id, {("t", 0): Committed(1)})
+    first = next(iter(books.topic_deleted("t")))
+    books.commit(first, {("t", 0): Committed(2)})
+    assert sorted(books.topic_deleted("t")) == ["g", "h"]
+    assert books.topics() == ()
 
 
 def test_a_closed_group_leaves_the_readers_of_its_topics_to_the_other_groups() -> None:
@@ -184,7 +216,7 @@ def test_a_commit_outside_outdates_the_pending_offsets_of_every_transaction_for_
     for producer_id in (7, 8):
         for group_id in "gh":
             changes = {("t", n): Committed(10 * producer_id + n) for n in (0, 1)}
-            assert desk.service.books.commit_later(group_id, producer_id, changes) is Code.NONE
+            assert desk.service.books.store_pending(group_id, producer_id, changes) is Code.NONE
     for offset in (3, 4):
         assert desk.service.books.commit("g", {("t", 0): Committed(offset)}) is Code.NONE
     for pending in (desk.service.books.pending, PendingOffsets(store)):
@@ -211,7 +243,7 @@ def test_an_offset_is_pending_while_any_of_several_transactions_may_change_it() 
     pending = desk.service.books.pending
     for producer_id, numbers in ((7, (0, 1)), (8, (1, 2)), (9, (3,))):
         changes = {("t", number): Committed(producer_id) for number in numbers}
-        assert desk.service.books.commit_later("g", producer_id, changes) is Code.NONE
+        assert desk.service.books.store_pending("g", producer_id, changes) is Code.NONE
 
     def waiting() -> list[int]:
         assert not pending.is_pending("h", ("t", 0))
@@ -221,9 +253,14 @@ def test_an_offset_is_pending_while_any_of_several_transactions_may_change_it() 
     pending.end("g", 7)
     pending.end("g", 99)
     assert (waiting(), pending.count("g")) == ([1, 2, 3], 3)
-    assert pending.drop("g", lambda key: key[1] in (1, 3)) == [
+
+    def is_odd(key: tuple[str, int]) -> bool:
+        return key[1] in (1, 3)
+
+    assert pending.keys("g", is_odd) == [
         group_store.pending_key("g", 8, "t", 1), group_store.pending_key("g", 9, "t", 3)
     ]  # fmt: skip
+    pending.drop("g", is_odd)
     assert (waiting(), pending.count("g"), list(pending)) == ([2], 1, ["g"])
     pending.end("g", 8)
     assert (waiting(), list(pending)) == ([], [])
@@ -234,7 +271,7 @@ def test_offsets_that_the_store_refuses_change_nothing(later: bool) -> None:
     """Neither committed nor pending offsets change, and none is outdated."""
     desk = Desk(MemoryStore())
     desk.service.books.commit("g", {("t", 0): Committed(1)})
-    desk.service.books.commit_later("g", 7, {("t", 0): Committed(2)})
+    desk.service.books.store_pending("g", 7, {("t", 0): Committed(2)})
 
     def full(*arguments: object, **more: object) -> None:
         raise StoreFailed("no space")
@@ -242,7 +279,7 @@ def test_offsets_that_the_store_refuses_change_nothing(later: bool) -> None:
     desk.service._saver.store.write = full  # type: ignore[method-assign]
     changes = {("t", 0): Committed(5), ("t", 1): Committed(6)}
     commits = {
-        True: lambda: desk.service.books.commit_later("g", 8, changes),
+        True: lambda: desk.service.books.store_pending("g", 8, changes),
         False: lambda: desk.service.books.commit("g", changes),
     }
     assert commits[later]() is Code.NOT_COORDINATOR
@@ -262,10 +299,10 @@ def test_a_group_has_room_for_exactly_so_many_offsets(monkeypatch: pytest.Monkey
 
     codes = [
         service.books.commit("g", many(0, 1)),
-        service.books.commit_later("g", 7, many(2)),
+        service.books.store_pending("g", 7, many(2)),
         service.books.commit("g", many(3, 4)),
         service.books.commit("g", many(3)),
-        service.books.commit_later("g", 7, many(5)),
+        service.books.store_pending("g", 7, many(5)),
         service.books.commit("g", many(0, 1, 3)),
         service.books.commit("g", many(0, 5)),
         service.books.commit("h", many(0, 1, 2, 3)),
@@ -312,8 +349,8 @@ def test_the_end_of_a_transaction_is_carried_out_in_all_its_partitions_and_group
     assert [log.stable_offset for log in bench.topic.partitions] == [1, 1]
     assert [bool(log.aborted(0, 9)) for log in bench.topic.partitions] == [not commits] * 2
     assert other.partitions[0].end_offset == 0
-    touched = [log.number for _, log in bench.node.transactions.touched("tx")]
-    assert (touched, bench.node.transactions.touched("stays")) == ([0, 1], ())
+    touched = [log.number for _, log in bench.node.transactions.unflushed_partitions("tx")]
+    assert (touched, bench.node.transactions.unflushed_partitions("stays")) == ([0, 1], ())
     counters = {
         name: bench.node.counters[f"transactions_{name}"] for name in ("committed", "aborted")
     }

@@ -100,7 +100,7 @@ def test_a_group_whose_offsets_were_deleted_makes_room_before_one_that_has_offse
     peer = Peer("10.0.0.1")
     for name in ("pending", "emptied", "kept"):
         assert commit(desk, peer, name) is Code.NONE
-    desk.service.books.commit_later("pending", 7, {("t", 1): Committed(2)})
+    desk.service.books.store_pending("pending", 7, {("t", 1): Committed(2)})
     for name in ("pending", "emptied"):
         desk.service.books.delete_offsets(name, [("t", 0)])
     flood(desk, "10.0.0.2", by_commit=True)
@@ -169,6 +169,19 @@ def test_a_group_that_goes_gives_its_place_back() -> None:
         assert commit(desk, peer, f"g-{number}") is Code.NONE
         desk.service.ask(f"g-{number}", DeleteGroup, lambda reply: None)
     assert (len(list(desk.service)), peer.created_groups) == (0, 0)
+
+
+def test_an_address_whose_groups_are_gone_takes_no_memory() -> None:
+    """Clients of many addresses come and go; one group of the last address had members."""
+    desk = Desk(MemoryStore())
+    for number in range(3):
+        assert commit(desk, Peer(f"10.0.0.{number}"), f"g-{number}") is Code.NONE
+    join(desk, Peer("10.0.0.3"), "g-2")
+    desk.service.ask("g-1", DeleteGroup, lambda reply: None)
+    for number in (0, 2):
+        desk.service._quota.gone(f"g-{number}")
+    quota = desk.service._quota
+    assert (quota._entries, quota._standing, quota._simple, quota._fresh) == ({}, {}, {}, {})
 
 
 def test_a_group_with_members_does_not_count_as_offsets_alone() -> None:
@@ -294,7 +307,7 @@ def test_a_group_that_waits_for_the_end_of_a_transaction_does_not_make_room() ->
         assert join(desk, Peer(), "first", known=False) is Code.MEMBER_ID_REQUIRED
         if waits:
             assert (
-                desk.service.books.commit_later("first", 7, {("t", 0): Committed(1)}) is Code.NONE
+                desk.service.books.store_pending("first", 7, {("t", 0): Committed(1)}) is Code.NONE
             )
         for number in range(CAP):
             join(desk, Peer(), f"g-{number}", known=False)

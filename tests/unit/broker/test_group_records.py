@@ -14,7 +14,12 @@ from faust_assigner.broker.housekeeping import expire_offsets
 from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
 from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits, State
-from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, DeleteGroup, Protocol
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    Protocol,
+)
 from faust_assigner.coordinator.offsets import Committed
 from faust_assigner.coordinator.records import (
     ClassicSide,
@@ -298,3 +303,18 @@ def test_the_topics_of_a_member_are_stored_in_order_and_old_members_have_no_prin
     store = MemoryStore()
     store.write([(stored_key, json.dumps(saved).encode())])
     assert list(load_records(store)) == [Record(key, replace(member, principal=""))]
+
+
+def test_a_group_that_gets_a_consumer_during_an_expiry_keeps_its_offsets() -> None:
+    """The expiry has dealt with the first group when a member joins the second, empty group."""
+    now = [1_000]
+    groups = service(MemoryStore(), Catalogue.of([Topic("a", TOPIC, 3)]), lambda: now[0])
+    for group_id in ("f", "g"):
+        groups.ask(group_id, CommitOffsets, lambda reply: None)
+        groups.books.commit(group_id, {("a", 0): Committed(1, committed_at_ms=now[0])})
+    now[0] += 20_000
+    expiry = expire_offsets(groups, 10_000)
+    assert next(expiry) == 1
+    _join(groups, "one")
+    assert list(expiry) == [0]
+    assert groups.books.offsets("g").entries.keys() == {("a", 0)}

@@ -46,12 +46,12 @@ def test_only_answers_to_members_that_lost_their_place_count_as_fenced() -> None
     assert desk.service.meter.fenced == {}
     beats = [("m", 7, Code.ILLEGAL_GENERATION), ("n", 1, Code.UNKNOWN_MEMBER_ID)]
     for member_id, generation, error in beats:
-        assert desk.service.beat("g", Heartbeat(-1, member_id, generation)) is error
+        assert desk.service.heartbeat("g", Heartbeat(-1, member_id, generation)) is error
         answers = desk.ask(
             lambda t, m=member_id, g=generation: Heartbeat(t, m, g)  # type: ignore[misc]
         )
         assert answers[0].error is error
-    assert desk.service.beat("no such group", Heartbeat(-1, "m", 1)) is Code.UNKNOWN_MEMBER_ID
+    assert desk.service.heartbeat("no such group", Heartbeat(-1, "m", 1)) is Code.UNKNOWN_MEMBER_ID
     assert desk.ask(lambda t: LeaveGroup(t, (Leaver("n"),)))[0].error is Code.NONE
     assert desk.service.meter.fenced == {"ILLEGAL_GENERATION": 2, "UNKNOWN_MEMBER_ID": 3}
 

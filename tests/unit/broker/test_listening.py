@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from faust_assigner.broker import serve
+from faust_assigner.broker import housekeeping, serve
 from faust_assigner.broker import server as server_module
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.request_walk import MalformedFrame, Walk, _length_prefixed_rule
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
 from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
 from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.throttle import HandlerQueue
 from faust_assigner.errors import ConfigError
 
 LISTENERS = "SSL://h1:1,PLAINTEXT://h2:0,SASL_SSL://h3:3"
@@ -72,8 +75,8 @@ async def test_all_listeners_share_their_certificates_and_the_first_one_is_the_b
     ("advertised", "problem"),
     [
         ("SSL://h:1,PLAINTEXT://h:2", None),
-        ("PLAINTEXT://h:2,SASL_PLAINTEXT://h:3", "listeners no SASL_PLAINTEXT"),
-        ("SASL_PLAINTEXT://h:3", "listeners no SASL_PLAINTEXT"),
+        ("PLAINTEXT://h:2,SASL_PLAINTEXT://h:3", "listeners has no SASL_PLAINTEXT"),
+        ("SASL_PLAINTEXT://h:3", "listeners has no SASL_PLAINTEXT"),
         ("PLAINTEXT://h:2,SSL://0.0.0.0:1", "no client can connect to SSL://0.0.0.0:1"),
     ],
 )
@@ -136,3 +139,43 @@ def test_names_of_any_length_are_skipped_together(lengths: tuple[int, ...]) -> N
     assert position == len(data)
     with pytest.raises(MalformedFrame):
         shape.skip_many(Walk(bytes(data[:-1])), 0, len(lengths))
+
+
+@pytest.mark.parametrize("choice", ["none", "requested", "required"])
+def test_certificates_of_clients_are_checked_with_a_trust_store_alone(choice: str) -> None:
+    """Without authorities no certificate of a client could be checked, not even a voluntary one."""
+    given = {
+        "listeners": "SSL://127.0.0.1:9093",
+        "ssl.keystore.location": "broker.pem",
+        "ssl.client.auth": choice,
+    }
+    found = Settings.parse({**given, "ssl.truststore.location": "ca.pem"})
+    assert found.ssl_client_auth == choice
+    if choice == "none":
+        assert Settings.parse(given).ssl_client_auth == "none"
+        return
+    with pytest.raises(ConfigError, match=f"ssl.client.auth={choice} needs ssl.truststore"):
+        Settings.parse(given)
+
+
+async def test_a_chore_begins_after_each_interval_in_milliseconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A failure of the chore does not change the pause."""
+    done: list[Any] = []
+
+    async def sleep(seconds: float) -> None:
+        done.append(seconds)
+        if len(done) > 5:
+            raise asyncio.CancelledError
+
+    def chore() -> Iterator[int]:
+        done.append("chore")
+        if len(done) == 2:
+            raise StoreFailed("full")
+        yield 1
+
+    monkeypatch.setattr(housekeeping.asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await housekeeping.repeat(HandlerQueue(), 2_500, chore)
+    assert done == [2.5, "chore", 2.5, "chore", 2.5, "chore", 2.5]

@@ -121,7 +121,7 @@ def test_the_greatest_time_in_the_header_is_made_true() -> None:
 
 def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
     """INVALID_RECORD is the error."""
-    with pytest.raises(BadBatch, match="keys"):
+    with pytest.raises(BadBatch, match="it has no key"):
         checked(batch(), keys=True)
     assert checked(aiokafka_batch([1]), keys=True)[1].count == 1
 

@@ -145,7 +145,9 @@ async def test_a_made_up_credential_never_lets_a_peer_in(
     users: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The right proof for an unknown user is refused as well."""
-    monkeypatch.setattr(users, "made_up", lambda user, mechanism: from_password(mechanism, "x"))
+    monkeypatch.setattr(
+        users, "fake_credential", lambda user, mechanism: from_password(mechanism, "x")
+    )
     assert not users.is_password("bob", "x")
     door = gate(users, SCRAM)
     client = await begin(door, "bob", "x")

@@ -50,6 +50,13 @@ def test_a_group_that_lost_all_members_took_no_time_to_rebalance() -> None:
     assert (sum(meter.rebalance_s.counts), meter.rebalance_s.total) == (1, 1.0)
 
 
+def test_a_rebalance_that_begins_at_the_time_zero_has_a_duration() -> None:
+    """The clock of a test, or of a machine that has just started, may be at 0."""
+    meter = seen("PreparingRebalance", "CompletingRebalance", "Stable")
+    assert dict(meter.rebalances) == {"reason 0": 1}
+    assert (sum(meter.rebalance_s.counts), meter.rebalance_s.total) == (1, 2.0)
+
+
 def test_a_group_that_is_gone_is_not_measured_on() -> None:
     """A new group of the same name does not continue the old group's rebalance."""
     meter = seen("PreparingRebalance")
@@ -101,7 +108,7 @@ def test_a_line_about_a_refusal_names_the_request_and_both_epochs(
     event: Request, asked: str
 ) -> None:
     """The line uses the terms of the group's protocol, even if a second member has the instance id."""
-    said = f"group g: {asked} is refused FENCED_INSTANCE_ID: "
+    said = f"group g: {asked} is refused with FENCED_INSTANCE_ID: "
     for group, why in (
         (None, "there is no such group"),
         (shown("classic"), "it is not a member (generation 9, Stable)"),
@@ -130,5 +137,5 @@ def test_a_line_about_a_request_without_an_instance_names_what_it_has(
     event: Request, asked: str
 ) -> None:
     """The request has no member or no epoch."""
-    why = "is refused STALE_MEMBER_EPOCH: there is no such group"
+    why = "is refused with STALE_MEMBER_EPOCH: there is no such group"
     assert str(Refusal("g", None, event, Code.STALE_MEMBER_EPOCH)) == f"group g: {asked} {why}"

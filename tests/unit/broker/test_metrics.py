@@ -19,10 +19,7 @@ from faust_assigner.broker.metrics import BrokerCollector, Snapshot, take
 
 def group(kind: str, state: str, *protocols: str) -> Any:
     """Return a group of members with these protocols."""
-    members = [SimpleNamespace(protocol=one) for one in protocols]
-    return SimpleNamespace(
-        group_type=kind, state_name=state, describe=lambda: SimpleNamespace(members=members)
-    )
+    return SimpleNamespace(group_type=kind, state_name=state, member_counts=Counter(protocols))
 
 
 def test_a_snapshot_counts_each_member_by_its_own_protocol() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from faust_assigner.broker import housekeeping, limits
-from faust_assigner.broker.node import TRANSACTION, Node
+from faust_assigner.broker.node import TRANSACTION, Node, timer_ms, wall_ms
 from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, GROUP, LITERAL, READ, TOPIC, Acl
 from faust_assigner.broker.security.credentials import MECHANISMS
 from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
@@ -39,6 +40,15 @@ def test_the_limits_of_classic_groups_are_the_settings_each_in_its_place() -> No
     assert found.groups._limits == GroupLimits(11, 22, 33, 44)
     assert found.groups._saver.max_record_bytes == 55
     assert found.transactions._limits.max_timeout_ms == 66
+    found.close()
+
+
+def test_groups_and_transactions_have_a_clock_and_a_timer() -> None:
+    """The timers are monotonic; a step of the wall clock must not move them."""
+    found = Node(Settings.parse({}))
+    for part in (found.groups, found.transactions):
+        assert (part._clock, part._timer) == (wall_ms, timer_ms)
+    assert found.group_timers._clock is timer_ms
     found.close()
 
 
@@ -229,3 +239,46 @@ def test_a_client_that_has_gone_away_costs_the_flush_of_no_other_one(tmp_path: P
         return [first.cancelled(), *steps]
 
     assert asyncio.run(story()) == [True, "in a thread", (17, True)]
+
+
+async def test_a_node_works_in_threads_from_its_start_to_its_close(tmp_path: Path) -> None:
+    """Before the start and after the close it neither frees disk space nor tells groups of topics."""
+    found = node(tmp_path / "data", offsets_topic_num_partitions=1)
+    loop, reclaimed = asyncio.get_running_loop(), []
+    store = found.store
+    store.is_low = True  # type: ignore[attr-defined]
+    store.reclaim = lambda: reclaimed.append("once")  # type: ignore[attr-defined]
+    before, threads = set(asyncio.all_tasks()), {one.name for one in threading.enumerate()}
+    found.space.freed()
+    assert (found.space.reclaiming, reclaimed) == (None, [])
+    found.start(loop)
+    chores = asyncio.all_tasks() - before
+    assert len(chores) == 3
+    found.space.freed()
+    assert found.space.reclaiming is not None
+    await found.space.reclaiming
+    assert reclaimed == ["once"]
+    assert await asyncio.gather(*(found.aside(lambda n=n: n) for n in range(9))) == list(range(9))  # type: ignore[misc]
+    assert await found.crunch(lambda: "crunched") == "crunched"
+    found.catalogue.create("t", 1, {})
+    update = found._topic_notifier.update
+    assert update is not None
+    found.close()
+    await asyncio.wait({update, *chores})
+    assert all(task.cancelled() for task in (update, *chores))
+    named = {thread.name for thread in threading.enumerate()} - threads
+    assert not [name for name in named if name.startswith("broker-")]
+    found.space.freed()
+    assert found.space.reclaiming is None
+    for pool in (found.aside, found.crunch):
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            pool(int)
+
+
+def test_records_have_the_wall_clock_and_timers_a_clock_that_is_never_set() -> None:
+    """A test's clock replaces both."""
+    usual, fixed = Node(Settings()), node()
+    assert (usual.clock, usual.timer) == (wall_ms, timer_ms)
+    assert (fixed.clock(), fixed.timer()) == (1_000, 1_000)
+    usual.close()
+    fixed.close()

@@ -87,7 +87,7 @@ def test_a_deleted_topic_takes_the_offsets_of_open_transactions_along() -> None:
 def test_another_topics_deletion_leaves_the_offsets_of_open_transactions() -> None:
     """Only the deleted topic's offsets are removed."""
     bench = waiting()
-    bench.node.groups.books.commit_later("g", bench.of("tx").producer_id, {("u", 0): Committed(1)})
+    bench.node.groups.books.store_pending("g", bench.of("tx").producer_id, {("u", 0): Committed(1)})
     list(bench.node.groups.books.topic_deleted("u"))
     assert bench.end(commits=True) is Code.NONE
     assert (bench.offset(), len(bench.node.groups.books.offsets("g"))) == (7, 1)
@@ -113,7 +113,7 @@ def test_a_deleted_group_leaves_no_pending_offset(tmp_path: Path) -> None:
 def test_a_commit_outside_of_the_transaction_counts_at_once_and_stays() -> None:
     """The commit also holds before a restart, and only for its own partition."""
     bench = waiting()
-    bench.node.groups.books.commit_later("g", bench.of("tx").producer_id, {("t", 1): Committed(8)})
+    bench.node.groups.books.store_pending("g", bench.of("tx").producer_id, {("t", 1): Committed(8)})
     assert bench.node.groups.books.commit("g", {PLACE: Committed(99)}) is Code.NONE
     assert bench.offset() == 99
     assert bench.end(commits=True) is Code.NONE
@@ -136,7 +136,7 @@ def test_the_end_of_one_transaction_leaves_the_offsets_of_another() -> None:
     """Two producers of a group have their own pending offsets."""
     bench = waiting()
     bench.begin("other")
-    bench.node.groups.books.commit_later(
+    bench.node.groups.books.store_pending(
         "g", bench.of("other").producer_id, {("t", 1): Committed(3)}
     )
     assert bench.end(commits=False) is Code.NONE
@@ -144,4 +144,70 @@ def test_the_end_of_one_transaction_leaves_the_offsets_of_another() -> None:
     assert bench.end("other", commits=True) is Code.NONE
     assert list(bench.node.groups.books.offsets("g").entries) == [("t", 1)]
     assert list(bench.node.groups.books.pending) == []
+    bench.node.close()
+
+
+def test_each_offset_of_a_transaction_keeps_its_place_over_a_restart(tmp_path: Path) -> None:
+    """Two of three are replaced by a later commit outside; each group has its own offsets."""
+    bench = Bench(tmp_path)
+    for name in "uvw":
+        bench.node.catalogue.create(name, 6, {})
+    bench.begin(partitions=(0, 1))
+    bench.reopen("tx", group="h")
+    books, producer_id = bench.node.groups.books, bench.of("tx").producer_id
+    inside = {("t", 0): Committed(10), ("t", 1): Committed(11), ("u", 5): Committed(12)}
+    assert books.store_pending("g", producer_id, inside) is Code.NONE
+    other = {("t", 1): Committed(21, 3, "note"), ("v", 0): Committed(22)}
+    assert books.store_pending("h", producer_id, other) is Code.NONE
+    outside = {("t", 0): Committed(90), ("u", 5): Committed(95), ("w", 0): Committed(96)}
+    assert books.commit("g", outside) is Code.NONE
+    bench.node.close()
+    bench = Bench(tmp_path)
+    assert bench.end(commits=True) is Code.NONE
+    after = {
+        "g": {("t", 0): 90, ("t", 1): 11, ("u", 5): 95, ("w", 0): 96},
+        "h": {("t", 1): 21, ("v", 0): 22},
+    }
+    for _ in range(2):
+        books = bench.node.groups.books
+        entries = {group: books.offsets(group).entries for group in ("g", "h")}
+        assert {
+            group: {key: entry.offset for key, entry in found.items()}
+            for group, found in entries.items()
+        } == after
+        assert entries["h"]["t", 1] == Committed(21, 3, "note")
+        assert pending_on_disk(bench) == 0
+        bench.node.close()
+        bench = Bench(tmp_path)
+    bench.node.close()
+
+
+def test_a_topic_that_is_deleted_after_a_restart_takes_pending_offsets_along(
+    tmp_path: Path,
+) -> None:
+    """The group had no committed offset before its transaction."""
+    bench = waiting(tmp_path)
+    bench.node.close()
+    bench = Bench(tmp_path)
+    assert list(bench.node.groups.books.topic_deleted("t")) == ["g"]
+    assert bench.end(commits=True) is Code.NONE
+    assert (bench.offset(), pending_on_disk(bench)) == (-1, 0)
+    bench.node.close()
+
+
+def test_a_start_deletes_the_offsets_of_topics_that_do_not_exist(tmp_path: Path) -> None:
+    """The broker was killed after the deletion of a topic, before the deletion of its offsets."""
+    bench = waiting(tmp_path)
+    topic = bench.node.catalogue.create("u", 1, {})
+    books, producer_id = bench.node.groups.books, bench.of("tx").producer_id
+    assert books.commit("g", {("t", 1): Committed(1), ("u", 0): Committed(2)}) is Code.NONE
+    assert books.store_pending("g", producer_id, {("u", 0): Committed(3)}) is Code.NONE
+    bench.node.catalogue.delete(topic)
+    bench.node.close()
+    bench = Bench(tmp_path)
+    bench.node.catalogue.create("u", 1, {})
+    assert bench.end(commits=True) is Code.NONE
+    entries = bench.node.groups.books.offsets("g").entries
+    assert {key: entry.offset for key, entry in entries.items()} == {("t", 0): 7, ("t", 1): 1}
+    assert len(list(bench.node.store.scan(b"o"))) == 2
     bench.node.close()

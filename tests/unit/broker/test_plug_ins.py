@@ -179,3 +179,12 @@ def test_members_of_a_live_group_get_the_partitions_of_a_plug_in() -> None:
                     topics = answer.assignment.topic_partitions
                     held[member_id] = [n for topic in topics for n in sorted(topic.partitions)]
     assert held == {"a": [0, 1, 2, 3], "b": []}
+
+
+def test_an_assignor_without_a_place_is_refused_with_its_name() -> None:
+    """The sign announces an assignor of another package; a name without the sign is one of ours."""
+    text = "uniform,mine=,other=package:function"
+    assert names_in(text) == ("uniform", "mine", "other")
+    assert places_in(text) == {"mine": "", "other": "package:function"}
+    with pytest.raises(ConfigError, match="assignor mine: cannot import ''"):
+        load_plug_ins(places_in(text))

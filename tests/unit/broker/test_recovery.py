@@ -201,7 +201,7 @@ def test_how_many_writes_are_missing_depends_on_a_restart_of_the_machine(
     first.close()
     again = WriteAudit(tmp_path)
     again.same_boot = same_boot
-    assert [again.lacks(writes) for writes in (9, 8, 7, 0)] == lacks
+    assert [again.count_lost_writes(writes) for writes in (9, 8, 7, 0)] == lacks
     again.close()
 
 

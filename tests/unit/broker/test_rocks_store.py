@@ -161,7 +161,7 @@ def test_a_store_without_a_write_audit_is_not_opened_and_locks_nobody_out(
     def failing(folder: Path) -> Any:
         raise OSError("Permission denied")
 
-    failing.stands_in = store_module.WriteAudit.stands_in  # type: ignore[attr-defined]
+    failing.has_data_in = store_module.WriteAudit.has_data_in  # type: ignore[attr-defined]
     with monkeypatch.context() as patched:
         patched.setattr(store_module, "WriteAudit", failing)
         with pytest.raises(StoreFailed, match="Permission denied") as refused:
@@ -179,6 +179,19 @@ def test_batches_are_read_from_memory_all_or_none(tmp_path: Path) -> None:
     assert store.peek([b"b1", b"b2"]) is None
     assert store.peek([b"b2"]) == [b"two"]
     store.close()
+
+
+def test_writes_after_the_close_leave_the_folder_to_the_next_store(tmp_path: Path) -> None:
+    """A request that is still in progress at the stop of a broker must not open the store again."""
+    store = RocksStore(tmp_path)
+    store.write([(b"key", b"before")])
+    store.close()
+    for _ in range(3):
+        with pytest.raises(StoreFailed):
+            store.write([(b"key", b"after")])
+    again = RocksStore(tmp_path)
+    assert (again.get(b"key"), again.lost_writes) == (b"before", 0)
+    again.close()
 
 
 def test_a_store_that_broke_is_opened_again_once(tmp_path: Path) -> None:

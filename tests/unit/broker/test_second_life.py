@@ -26,7 +26,7 @@ from faust_assigner.broker.transactions.transaction_store import (
 )
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Event, Saved, Tick
+from faust_assigner.coordinator.events import Event, Saved, TimersDue
 from faust_assigner.coordinator.records import Key, Kind, Record, TargetEpoch
 from faust_assigner.coordinator.transactions import State, Transaction
 from tests.support.asking import ask
@@ -101,7 +101,7 @@ class Scripted:
 
     def __init__(self, *effects: tuple[fx.Effect, ...]) -> None:
         self.group_id, self.state_name, self.next_deadline_ms = "g", "Stable", None
-        self.is_unproven = False
+        self.is_unproven = self.is_unused = False
         self.seen: list[Event] = []
         self._effects = list(effects)
 
@@ -128,7 +128,7 @@ def test_the_outcome_of_a_write_goes_to_the_machine_that_took_over(fails: bool, 
 
         store.write = full  # type: ignore[method-assign]
     desk.service.tick("g")
-    assert old.seen == [Tick()]
+    assert old.seen == [TimersDue()]
     assert fresh.seen == [Saved(5, code)]
     assert desk.service.get("g") is fresh  # type: ignore[comparison-overlap]
     assert len(list(store.scan(b"m"))) == (0 if fails else 1)

@@ -184,6 +184,33 @@ async def test_closed_timers_and_notifiers_do_nothing_more() -> None:
     notifier.rights_changed()
     assert notifier.update is waiting
     assert (rung, told) == ([], [])
+    idle = TopicNotifier(cast(Any, []))
+    idle.start(asyncio.get_running_loop(), HandlerQueue(), lambda: iter([told.append("group")]))
+    idle.close()
+    idle.changed("t")
+    assert idle.update is None
+
+
+async def test_an_update_of_many_groups_gives_its_place_in_the_line_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each group takes 40 s; otherwise four updates would stop all long handlers."""
+    times = itertools.count(0, 40)
+    monkeypatch.setattr(throttle, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    line, places = HandlerQueue(), []
+    notifier = TopicNotifier(cast(Any, []))
+    for _ in range(5):
+        notifier.start(
+            asyncio.get_running_loop(),
+            line,
+            lambda: (places.append(line.places.locked()) for _ in range(3)),
+        )
+        notifier.rights_changed()
+        assert notifier.update is not None
+        await notifier.update
+        assert notifier.update is None
+    assert places == [False] * 15
+    assert [line.places.locked() or await line.places.acquire() for _ in range(4)] == [True] * 4
 
 
 async def test_a_chore_may_take_longer_than_any_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,11 +178,11 @@ def test_a_password_is_changed_completed_and_otherwise_left(store: MemoryStore) 
 def test_an_unknown_user_has_no_password_not_even_the_made_up_one(store: MemoryStore) -> None:
     """Its keys come from a secret of this process; two processes and two users differ."""
     users, others = Credentials(store), Credentials(store)
-    made = [users.made_up(name, m) for name in ("x", "y") for m in MECHANISMS]
-    assert made == [users.made_up(name, m) for name in ("x", "y") for m in MECHANISMS]
+    made = [users.fake_credential(name, m) for name in ("x", "y") for m in MECHANISMS]
+    assert made == [users.fake_credential(name, m) for name in ("x", "y") for m in MECHANISMS]
     assert len({one.salt for one in made}) == 4
     assert len({key for one in made for key in (one.stored_key, one.server_key)}) == 8
-    assert made[0] != others.made_up("x", MECHANISMS[0])
+    assert made[0] != others.fake_credential("x", MECHANISMS[0])
     assert [(len(one.salt), one.iterations) for one in made] == [(c.SALT_BYTES, c.ITERATIONS)] * 4
     assert not users.is_password("x", "")
 

@@ -24,6 +24,7 @@ class FakeServer:
     """A server that notes its calls."""
 
     fails = False
+    error: BaseException = OSError("taken")
 
     def __init__(self, node: object) -> None:
         happened.append(("serve", node))
@@ -33,7 +34,7 @@ class FakeServer:
         """Note the call, and return a port."""
         happened.append(("start", host, port))
         if self.fails:
-            raise OSError("taken")
+            raise self.error
         return 99
 
     async def stop(self) -> None:
@@ -126,6 +127,17 @@ async def test_a_taken_port_closes_the_node_alone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(FakeServer, "fails", True)
     with pytest.raises(OSError, match="taken"):
         await served(0)
+    assert happened[5:] == [("start", "h", 5), "close node"]
+
+
+async def test_a_start_that_is_cancelled_closes_the_node_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store must be closed whatever ends the start."""
+    monkeypatch.setattr(FakeServer, "fails", True)
+    monkeypatch.setattr(FakeServer, "error", asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        await served(None)
     assert happened[5:] == [("start", "h", 5), "close node"]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from faust_assigner.broker import server
+from faust_assigner.broker import server, throttle
+from faust_assigner.broker.api import offset_commit
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.frames import HeldBytes
 from faust_assigner.broker.security.listeners import Listener
 from faust_assigner.errors import ConfigError
-from tests.support.hall import Hall, Wire, in_hall
+from tests.support.hall import Hall, Wire, frames, in_hall
 
 
 def connect(hall: Hall, address: str) -> tuple[Connection, Wire]:
@@ -82,7 +84,7 @@ def test_unread_answers_beyond_the_limit_cost_as_few_peers_as_cover_the_surplus(
                 if name == "closing":
                     peers[name].is_closing = True
                 wire.aborted = False
-            monkeypatch.setattr(server, "MOST_UNSENT_BYTES", limit)
+            monkeypatch.setattr(server, "DISCONNECT_UNSENT_BYTES", limit)
             hall.node.unsent_bytes = 1_201
             hall.server._drop_stalled()
             found.append([n for n, peer in peers.items() if peer.is_closing and n != "closing"])
@@ -152,3 +154,45 @@ async def test_a_listener_that_cannot_be_opened_closes_those_before_it(
     assert closed == opened == ["PLAINTEXT", "SASL_PLAINTEXT"]
     assert (hall.server._listening, hall.server._sweeper, hall.node._chores) == ([], None, [])
     hall.node.close()
+
+
+def test_a_request_in_progress_writes_nothing_after_the_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A commit writes an offset in each turn of the loop; the server waits for no peer."""
+    count = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * throttle.SLICE_S)
+    monkeypatch.setattr(throttle, "time", clock)
+    monkeypatch.setattr(server, "STOP_GRACE_S", 0)
+    monkeypatch.setattr(offset_commit, "COMMITTED_AT_ONCE", 1)
+
+    async def story(hall: Hall) -> tuple[bool, int]:
+        hall.node.catalogue.create("t", 1_000, {})
+        parts = [
+            {"partition_index": n, "committed_offset": 5, "committed_metadata": ""}
+            for n in range(1_000)
+        ]
+        values = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+        peer, wire = hall.connect("peer")
+        loop, store, late = asyncio.get_running_loop(), hall.node.store, 0
+        wire.abort = lambda: loop.call_soon(peer.connection_lost, None)  # type: ignore[assignment, return-value, method-assign]
+        peer.data_received(
+            next(frames(8, 1, 2, topics=[{"name": "t", "partitions": parts}], **values))
+        )
+        while len(hall.node.groups.books.offsets("g")) < 9:
+            await asyncio.sleep(0)
+
+        def write(*pairs: object, **more: object) -> None:
+            nonlocal late
+            late += 1
+
+        def close() -> None:
+            store.write = write  # type: ignore[method-assign]
+
+        store.close = close  # type: ignore[method-assign]
+        await hall.server.stop()
+        for _ in range(9):
+            await asyncio.sleep(0)
+        return len(hall.node.groups.books.offsets("g")) < 999, late
+
+    assert in_hall(story) == (True, 0)

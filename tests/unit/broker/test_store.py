@@ -68,9 +68,38 @@ def test_writes_and_ends_are_what_the_last_run_said(tmp_path: Path) -> None:
     first.note_end(place(3), 50)
     first.close()
     again = WriteAudit(tmp_path)
-    assert (again.writes, again.same_boot, again.lacks(7), again.lacks(5)) == (7, True, 0, 2)
+    assert (
+        again.writes,
+        again.same_boot,
+        again.count_lost_writes(7),
+        again.count_lost_writes(5),
+    ) == (7, True, 0, 2)
     assert again.ends == {place(n): 50 if n == 3 else n + 1 for n in range(count)}
     again.close()
+
+
+def test_topics_that_come_and_go_use_the_same_entries(tmp_path: Path) -> None:
+    """A later start reads the ends of the remaining topics only, in a file that did not grow."""
+    node = Node(Settings.parse({}), tmp_path)
+    stays = node.catalogue.create("stays", 1, {})
+    append(stays.partitions[0], 1)
+    for _ in range(3):
+        passing = node.catalogue.create("passing", 2, {})
+        for log in passing.partitions:
+            append(log, 1)
+        node.catalogue.delete(passing)
+    last = node.catalogue.create("passing", 3, {})
+    for log in last.partitions:
+        append(log, 1)
+        append(log, 1)
+    audit = node.store.write_audit  # type: ignore[attr-defined]
+    used = (audit._next - write_audit.FIRST_ENTRY) // write_audit.ENTRY.size
+    node.close()
+    again = WriteAudit(tmp_path)
+    ends = {stays.partitions[0].place: 1, **{log.place: 2 for log in last.partitions}}
+    assert (used, again.ends) == (4, ends)
+    again.close()
+    Node(Settings.parse({}), tmp_path).close()
 
 
 class _MapWithoutResize(mmap.mmap):
@@ -126,7 +155,7 @@ def test_without_a_boot_id_only_synced_writes_must_be_there(tmp_path: Path) -> N
     first.note(7)
     first.close()
     again = WriteAudit(tmp_path)
-    assert [again.lacks(writes) for writes in (7, 5, 4)] == [0, 0, 1]
+    assert [again.count_lost_writes(writes) for writes in (7, 5, 4)] == [0, 0, 1]
     again.close()
 
 
@@ -318,7 +347,7 @@ def test_what_was_left_out_of_the_log_is_told_after_a_minute(
         peer_log.say("peers", 0.0, "a peer")
         assert len(caplog.records) == LINES_PER_INTERVAL + 2
         peer_log.sweep(INTERVAL_S + 1)
-        assert caplog.messages[-1] == "frames: 7 more in a minute"
+        assert caplog.messages[-1] == "frames: 7 more lines within a minute were left out"
         peer_log.say("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
         assert caplog.messages[-1] == "a frame of 99 bytes"
 
@@ -347,10 +376,10 @@ def test_a_minute_of_lines_begins_with_the_first_line_after_the_last_one_ended(
         assert said("b", 30.0, 1) == ["b 0"]
         assert said("a", 5.0 + INTERVAL_S, 3) == []
         assert swept(5.0 + INTERVAL_S) == []
-        assert swept(70.0) == ["a: 5 more in a minute"]
+        assert swept(70.0) == ["a: 5 more lines within a minute were left out"]
         assert said("a", 100.0, 11)[:1] == ["a 0"]
         assert swept(140.0) == [], "the minute of the first one is over, that of the second is not"
-        assert said("a", 165.0, 1) == ["a: 1 more in a minute", "a 0"]
+        assert said("a", 165.0, 1) == ["a: 1 more lines within a minute were left out", "a 0"]
         assert swept(300.0) == swept(400.0) == []
 
 

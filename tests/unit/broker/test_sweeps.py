@@ -58,7 +58,7 @@ def test_unread_answers_over_the_limit_cost_the_longest_stalled_peers_their_conn
         wires = []
         for name, stalled in since.items():
             if name == "late":
-                monkeypatch.setattr(server, "MOST_UNSENT_BYTES", 300)
+                monkeypatch.setattr(server, "DISCONNECT_UNSENT_BYTES", 300)
             peer, wire = hall.connect(name)
             wires.append(wire)
             wire.unsent = 100
@@ -81,7 +81,7 @@ def test_the_unread_bytes_of_a_peer_that_is_being_closed_count_as_free() -> None
         with pytest.MonkeyPatch.context() as patched:
             aborted = []
             for surplus in (100, 101):
-                patched.setattr(server, "MOST_UNSENT_BYTES", 300 - surplus)
+                patched.setattr(server, "DISCONNECT_UNSENT_BYTES", 300 - surplus)
                 hall.node.unsent_bytes = 300
                 hall.server._drop_stalled()
                 aborted += [wire.aborted for _, wire in peers]

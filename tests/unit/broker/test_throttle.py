@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -183,6 +185,34 @@ def test_a_handler_that_is_cancelled_behind_a_wait_ends() -> None:
     assert ended == [True]
 
 
+def test_a_cancelled_handler_frees_its_objects_without_a_garbage_collection() -> None:
+    """A fetch session takes a slot until its last reference is gone; collections may be rare."""
+
+    class Session:
+        """An object of a handler."""
+
+    async def story() -> bool:
+        async def handler(session: Session) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        session = Session()
+        known = weakref.ref(session)
+        _, task = throttle.start(handler(session))
+        del session
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        del task
+        await asyncio.sleep(0)
+        return known() is None
+
+    gc.disable()
+    try:
+        assert run(story)
+    finally:
+        gc.enable()
+
+
 # -- half-sent frames ------------------------------------------------------------------------
 
 
@@ -211,3 +241,31 @@ def test_growing_keeps_the_place_in_time() -> None:
         held.hold(peer, 30)
     held.hold("a", 50)
     assert held.hold("c", 30) == ["a"]
+
+
+@pytest.mark.parametrize("is_swallowed", [False, True])
+async def test_a_cancelled_handler_learns_it_where_it_waits(is_swallowed: bool) -> None:
+    """A handler may clean up, wait once more and return; else its task is cancelled."""
+    seen: list[str] = []
+
+    async def handler() -> str:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            await asyncio.sleep(0)
+            seen.append("cleaned up")
+            if not is_swallowed:
+                raise
+        return "answer"
+
+    is_finished, task = throttle.start(handler())
+    assert not is_finished
+    await asyncio.sleep(0)
+    task.cancel()
+    (result,) = await asyncio.gather(task, return_exceptions=True)
+    assert seen == ["cancelled", "cleaned up"]
+    if is_swallowed:
+        assert result == "answer"
+    else:
+        assert isinstance(result, asyncio.CancelledError)

@@ -184,3 +184,14 @@ def test_an_authority_that_left_the_trust_store_signs_for_no_new_connection(
     assert certificates.reload()
     found = [is_let_in(certificates, *one) for one in zip(clients, sessions, strict=True)]
     assert found == [False, True]
+
+
+@pytest.mark.parametrize(("choice", "tickets"), [("none", 2), ("requested", 0), ("required", 0)])
+def test_no_session_is_resumed_where_clients_may_show_a_certificate(
+    files: Files, choice: str, tickets: int
+) -> None:
+    """A resumed session would skip the check of the certificate, also of one that is only requested."""
+    store = str(files.authority.ca)
+    context = files.open(ssl_client_auth=choice, ssl_truststore_location=store).context
+    assert context.num_tickets == tickets
+    assert bool(context.options & ssl.OP_NO_TICKET) is not bool(tickets)

@@ -12,6 +12,7 @@ from faust_assigner.broker.storage.entries import CLEAN, OFFSET
 from faust_assigner.broker.storage.losses import accept_losses
 from faust_assigner.broker.storage.records import TRANSACTIONAL
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.broker.topics import Catalogue, Refused
 from tests.unit.broker.test_log_life import append
 
@@ -235,3 +236,26 @@ def test_each_new_partition_of_a_grown_topic_has_its_own_number() -> None:
     assert topic.partitions[:2] == before
     assert [log.number for log in topic.partitions] == [0, 1, 2, 3, 4]
     assert {log.place[:-4] for log in topic.partitions} == {topic.topic_id.bytes}
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "is_valid"),
+    [
+        (None, None, True),
+        ("5", None, True),
+        (None, "5", True),
+        ("5", "5", True),
+        ("6", "5", False),
+        (str(2**63 - 1), None, True),
+    ],
+)
+def test_each_lag_of_compaction_is_compared_with_the_default_of_the_other(
+    least: str | None, most: str | None, is_valid: bool
+) -> None:
+    """Kafka's defaults are 0 and no limit."""
+    given = {"min.compaction.lag.ms": least, "max.compaction.lag.ms": most}
+    configs = {name: value for name, value in given.items() if value is not None}
+    problem = check_configs(configs)
+    assert (problem is None) is is_valid
+    if not is_valid:
+        assert problem == "min.compaction.lag.ms (6) is above max.compaction.lag.ms (5)"

@@ -88,10 +88,26 @@ def test_an_id_expires_exactly_after_its_time_without_use() -> None:
     bench.now += 1
     assert sum(bench.node.transactions.expire(1_000)) == 1
     assert bench.node.counters["transactional_ids_forgotten"] == 1
-    assert bench.node.transactions.touched("tx") == ()
+    assert bench.node.transactions.unflushed_partitions("tx") == ()
     assert bench.node.store.get(key) is None
     late = EndTransaction(known.producer_id, known.epoch, True)
     assert bench.node.transactions.ask("tx", late) is Code.INVALID_PRODUCER_ID_MAPPING
+    bench.node.close()
+
+
+def test_an_id_counts_from_its_last_use_and_not_from_the_begin_of_its_transaction() -> None:
+    """A long transaction has just ended, and a new producer has begun none; an open one stays."""
+    bench = Bench()
+    bench.begin()
+    bench.begin("open")
+    bench.now += TIMEOUT // 2
+    assert bench.end(commits=True) is Code.NONE
+    assert bench.node.transactions.ask("new", InitProducer(TIMEOUT, 78)) is Code.NONE
+    bench.now += 999
+    assert list(bench.node.transactions.expire(1_000)) == [0, 0, 0]
+    bench.now += 1
+    assert sorted(bench.node.transactions.expire(1_000)) == [0, 1, 1]
+    assert [one.transactional_id for one in bench.node.transactions] == ["open"]
     bench.node.close()
 
 
@@ -101,8 +117,10 @@ def test_room_is_made_by_the_longest_idle_id_also_after_a_restart(
     """The time of the last use decides, neither the name nor the order in the store."""
     monkeypatch.setattr(service, "MAX_TRANSACTIONAL_IDS", 2)
     bench = Bench(tmp_path)
-    for name in ("b", "a"):
+    for name in ("a", "b"):
         bench.begin(name)
+        bench.now += 10
+    for name in ("b", "a"):
         assert bench.end(name, commits=True) is Code.NONE
         bench.now += 10
     bench.node.close()
@@ -156,10 +174,10 @@ def test_partitions_of_an_end_are_flushed_until_it_is_said() -> None:
     bench = Bench()
     bench.begin(partitions=(0, 1))
     assert bench.end(commits=True) is Code.NONE
-    ended = [log.number for _, log in bench.node.transactions.touched("tx")]
+    ended = [log.number for _, log in bench.node.transactions.unflushed_partitions("tx")]
     assert ended == [0, 1]
     bench.node.transactions.flushed("tx")
-    assert bench.node.transactions.touched("tx") == ()
+    assert bench.node.transactions.unflushed_partitions("tx") == ()
     bench.node.close()
 
 

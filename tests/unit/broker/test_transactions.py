@@ -33,7 +33,7 @@ from faust_assigner.coordinator.transactions.events import (
     AddPartitions,
     EndTransaction,
     InitProducer,
-    Tick,
+    TransactionTimedOut,
 )
 from faust_assigner.coordinator.transactions.state import LAST_EPOCH
 from tests.support.clients.raw_client import batch, one_record
@@ -93,7 +93,7 @@ class Bench:
     def commit(self, offset: int, name: str = "tx", group: str = "g") -> None:
         """Commit an offset that waits for the end."""
         changes = {("t", 0): Committed(offset)}
-        later = self.node.groups.books.commit_later
+        later = self.node.groups.books.store_pending
         assert later(group, self.of(name).producer_id, changes) is Code.NONE
 
     def end(self, name: str = "tx", *, commits: bool) -> Code:
@@ -354,7 +354,7 @@ def test_the_longest_idle_id_goes_for_a_new_one(monkeypatch: pytest.MonkeyPatch)
     assert [t.transactional_id for t in bench.node.transactions] == ["open", "second"]
     bench.reopen("second")
     assert ask("third", InitProducer(TIMEOUT, 1)) is Code.COORDINATOR_NOT_AVAILABLE
-    assert ask("third", Tick()) is Code.NONE
+    assert ask("third", TransactionTimedOut()) is Code.NONE
 
 
 def test_a_producer_goes_on_although_all_it_wrote_was_trimmed(tmp_path: Path) -> None:

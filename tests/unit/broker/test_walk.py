@@ -10,6 +10,7 @@ import pytest
 from faust_assigner.broker import answers, request_walk
 from faust_assigner.broker.limits import MAX_STRING_BYTES
 from faust_assigner.broker.request_walk import (
+    MAX_SPAN_MS,
     LongRequest,
     MalformedFrame,
     NullArray,
@@ -176,6 +177,34 @@ def test_unknown_tagged_fields_are_cut_out_and_known_ones_stay() -> None:
     assert (shape.skip(walk, 0), walk.cuts) == (5, None)
     for wrong in (b"\1\1\3abc", b"\1\5\3ab", b"\3\5\0", b"\1\1\1a"):
         assert is_refused(shape, wrong), wrong
+
+
+@pytest.mark.parametrize(
+    ("sent", "decoded"),
+    [
+        (-1, -1),
+        (MAX_SPAN_MS, MAX_SPAN_MS),
+        (MAX_SPAN_MS + 1, MAX_SPAN_MS),
+        (2**63 - 1, MAX_SPAN_MS),
+        (-MAX_SPAN_MS, -MAX_SPAN_MS),
+        (-(2**63), -MAX_SPAN_MS),
+    ],
+)
+def test_a_retention_beyond_the_decoders_range_is_cut_to_it(sent: int, decoded: int) -> None:
+    """Kafka takes every retention; the fields after it keep their places."""
+    values = {"group_id": "g", "member_id": "m", "topics": [{"name": "t", "partitions": ()}]}
+    frame = request_frame(
+        8, 2, 7, {**values, "retention_time": datetime.timedelta(milliseconds=7)}
+    )[4:]
+    seven, span = struct.pack(">q", 7), struct.pack(">q", sent)
+    assert frame.count(seven) == 1
+    header = read_header(frame)
+    message = decode_request(8, 2, frame.replace(seven, span), header.body)
+    assert milliseconds(message.retention_time) == decoded
+    assert message.topics[0].name == "t"
+    cut = frame[: frame.index(seven) + 7]
+    with pytest.raises(MalformedFrame):
+        decode_request(8, 2, cut, header.body)
 
 
 def test_unknown_fields_are_cut_out_of_every_part_of_a_request() -> None:

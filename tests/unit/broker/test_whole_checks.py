@@ -7,16 +7,21 @@ import struct
 from collections.abc import Sequence
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unreadable
 from faust_assigner.broker.storage.records import (
     HEADER,
+    LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
+    SMALLEST_LENGTH,
     TRANSACTIONAL,
+    BadBatch,
     Rules,
     check_records,
+    cut_batch,
     has_codec,
     parse_batch,
 )
@@ -163,3 +168,33 @@ def test_the_search_for_a_codec_ends_also_in_broken_batches(length: int) -> None
     assert not has_codec(bytes(data[:70]), ZSTD)
     sound = batch() + batch(attributes=2) + batch(pack(ZSTD, b""), attributes=ZSTD)
     assert [has_codec(sound, codec) for codec in range(5)] == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("length", "error"),
+    [
+        (2**31 - 1 - LENGTH_OVERHEAD, ErrorCode.invalid_record),
+        (2**31 - LENGTH_OVERHEAD, ErrorCode.unknown_server_error),
+        (2**31 - 1, ErrorCode.unknown_server_error),
+        (SMALLEST_LENGTH - 1, ErrorCode.corrupt_message),
+        (-1, ErrorCode.corrupt_message),
+    ],
+)
+def test_a_batch_that_claims_an_impossible_length_has_kafkas_error(
+    length: int, error: ErrorCode
+) -> None:
+    """A size above 2 GiB overflows in Kafka; the greatest possible size is only not there."""
+    data = bytearray(batch())
+    struct.pack_into(">i", data, 8, length)
+    with pytest.raises(BadBatch) as refused:
+        cut_batch(bytes(data))
+    assert refused.value.error is error
+
+
+@pytest.mark.parametrize("version", [b"1", b"2", b"3"])
+def test_a_store_of_each_known_format_is_opened_and_keeps_its_id(version: bytes) -> None:
+    """A second life neither lowers the format nor makes a new id."""
+    store = MemoryStore()
+    store.write([(CLUSTER, b"old"), (FORMAT, version)])
+    assert open_cluster(store, Settings()) == "old"
+    assert list(store.scan(b"")) == [(CLUSTER, b"old"), (FORMAT, version)]

@@ -158,20 +158,6 @@ def test_bytes_after_the_message_are_ignored() -> None:
     assert decode_request(3, 13, bytes.fromhex("00000000010000"), 0).topics is None
 
 
-@pytest.mark.parametrize("retention", [2**62, -(2**62)])
-def test_a_time_span_no_calendar_knows_is_refused(retention: int) -> None:
-    """OffsetCommit v2-4 has a time span in milliseconds."""
-    body = (
-        b"\0\1g"
-        + struct.pack(">i", -1)
-        + b"\0\0"
-        + struct.pack(">q", retention)
-        + struct.pack(">i", 0)
-    )
-    with pytest.raises(MalformedFrame):
-        decode_request(8, 2, body, 0)
-
-
 @pytest.mark.parametrize(
     "header",
     [

@@ -21,7 +21,7 @@ from faust_assigner.checks.reading import (
     last_owners,
     units_of,
 )
-from faust_assigner.checks.waiting import Waiting
+from faust_assigner.checks.waiting import WarmupRule
 from faust_assigner.warmup import WarmupPolicy
 from tests.scenarios.test_plans_of_record import LIVES, LOGS, TOPICS, letters
 from tests.support.lives import Turn, compare, turns, write
@@ -164,7 +164,7 @@ def members_in_words(turn: Turn) -> Iterator[str]:
     members = sorted(turn.members, key=lambda one: one.member_id)
     units = units_of(members, TOPICS, frozenset(LOGS), frozenset(["lead"]))
     before = [accepted_owners(unit, members, "actives") for unit in units]
-    waiting = Waiting(units, members, before, POLICY)
+    waiting = WarmupRule(units, members, before, POLICY)
     for u, unit in enumerate(units):
         yield in_words(unit, members, before[u])
         waits = [

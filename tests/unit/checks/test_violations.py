@@ -11,7 +11,7 @@ import pytest
 from faust_assigner import Member, plan
 from faust_assigner.checks.invariants import carried, check
 from faust_assigner.checks.reading import accepted_owners, units_of
-from faust_assigner.checks.waiting import Waiting
+from faust_assigner.checks.waiting import WarmupRule
 from faust_assigner.warmup import WarmupPolicy
 from tests.unit.checks.test_invariants import Told
 
@@ -187,7 +187,7 @@ def test_the_records_to_read_of_all_logs_are_added(behind: int, is_far: bool) ->
         Member("b", topics, positions={"x-log": {0: 450}, "y-log": {0: 500 - behind}}),
     ]
     units = units_of(members, dict.fromkeys(topics, 1), frozenset(topics[1:]), frozenset())
-    rule = Waiting(units, members, [[0]], WarmupPolicy(acceptable_recovery_lag=100))
+    rule = WarmupRule(units, members, [[0]], WarmupPolicy(acceptable_recovery_lag=100))
     assert rule.is_far(0, 0, 1, 0) is is_far
 
 

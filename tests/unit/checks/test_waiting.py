@@ -8,7 +8,7 @@ import pytest
 
 from faust_assigner import Member
 from faust_assigner.checks.reading import units_of
-from faust_assigner.checks.waiting import PLAUSIBLE_GROWTH, Waiting
+from faust_assigner.checks.waiting import PLAUSIBLE_GROWTH, WarmupRule
 from faust_assigner.model import NOBODY
 from faust_assigner.warmup import WarmupPolicy
 
@@ -20,7 +20,7 @@ POLICY = WarmupPolicy(
 
 def waiting(
     *at: int | None, end: int | None = END, before: int = 0, numbers: int = 4, **of_last: object
-) -> Waiting:
+) -> WarmupRule:
     """Return a rule: member 0 owns all numbers up to ``end``, the other members are at ``at``."""
     topics = ("t", "log")
     places = range(numbers)
@@ -34,7 +34,7 @@ def waiting(
     ]
     members[-1] = replace(members[-1], **of_last)  # type: ignore[arg-type]
     units = units_of(members, dict.fromkeys(topics, numbers), frozenset({"log"}), frozenset())
-    return Waiting(units, members, [[before] * numbers], POLICY)
+    return WarmupRule(units, members, [[before] * numbers], POLICY)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_only_a_task_of_a_living_owner_waits_for_another_target() -> None:
 
 
 def complaints(
-    rule: Waiting,
+    rule: WarmupRule,
     target: list[int],
     warming: dict[int, list[int]],
     spares: dict[int, list[int]] | None = None,

@@ -71,6 +71,8 @@ def test_a_list_has_a_line_for_each_group(monkeypatch: pytest.MonkeyPatch) -> No
         ["h", "", "", ""],
     ]
     assert asked == [(BROKER,), (BROKER,)]
+    monkeypatch.setattr(groups, "list_groups", answering(found[1:], asked))
+    assert cells(run("list").stdout)[1:] == [["h", "-", "-", "-"]]
     monkeypatch.setattr(groups, "list_groups", answering([], asked))
     assert (run("list").stdout, run("list", "--json").stdout) == ("no groups\n", "[]\n")
 
@@ -183,9 +185,9 @@ def test_rolls_are_shown_with_the_next_one(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(rolls_of, "rolls", answering(found, asked))
     lines = run("rolls", "g").stdout.splitlines()
     assert cells("\n".join(lines))[1] == ["m", "c", "/h", "stock"]
-    assert lines[-1 - len(found.advice) :] == ["the last round: faust", *found.advice]
+    assert lines[-1 - len(found.roll_steps) :] == ["the last round: faust", *found.roll_steps]
     told = json.loads(run("rolls", "g", "--json").stdout)
-    assert (told["chosen"], told["advice"]) == ("faust", list(found.advice))
+    assert (told["chosen"], told["advice"]) == ("faust", list(found.roll_steps))
     assert asked == [(BROKER, "g")] * 2
 
 

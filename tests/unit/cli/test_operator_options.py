@@ -11,13 +11,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from faust_assigner.cli.service import asking, looks
+from faust_assigner.cli.service import looks, operator_options
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 
 @click.command()
-@asking.shared
+@operator_options.shared
 async def probe(operator: Any, *, as_json: bool) -> None:
     """A command."""
     click.echo(f"{operator} {as_json}")
@@ -44,7 +44,7 @@ def test_each_option_of_a_channel_reaches_it_alone(
         asked.append((at, group, access))
         await work("operator")
 
-    monkeypatch.setattr(asking, "_with_operator", with_operator)
+    monkeypatch.setattr(operator_options, "_with_operator", with_operator)
     file = tmp_path / "file"
     file.write_text("said")
     is_text = field in ("token", "server_name")
@@ -93,7 +93,7 @@ def test_a_list_is_watched_or_written_as_json_only_on_demand(
     async def with_operator(at: str, access: Access, group: str, work: Any) -> None:
         await work(Telling())
 
-    monkeypatch.setattr(asking, "_with_operator", with_operator)
+    monkeypatch.setattr(operator_options, "_with_operator", with_operator)
     options = ["--watch"] * watches + ["--json"] * is_json
     found = CliRunner().invoke(getattr(looks, kind), options)
     assert found.exit_code == 0, found.output
@@ -118,7 +118,7 @@ def test_a_command_warns_if_the_instance_has_not_heard_from_its_store(
     async def with_operator(at: str, access: Access, group: str, work: Any) -> None:
         await work(Silent())
 
-    monkeypatch.setattr(asking, "_with_operator", with_operator)
+    monkeypatch.setattr(operator_options, "_with_operator", with_operator)
     found = CliRunner().invoke(getattr(looks, command), ["--json"])
     warned = f"has not answered this instance for {age_s:.0f} s" in found.stderr
     assert (found.exit_code, warned, bool(found.stderr)) == (0, is_old, is_old)

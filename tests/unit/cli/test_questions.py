@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import time
@@ -79,7 +80,7 @@ def test_all_given_topics_and_files_are_read(
         lambda connection, topic, group: (connection["request_timeout_ms"], topic, group),
     )
     monkeypatch.setattr(
-        "faust_assigner.snapshots.asking.ask",
+        "faust_assigner.snapshots.kafka_requests.run_request",
         lambda connection, question: ([f"{connection['bootstrap_servers']} {question}"], ""),
     )
     sources = ("l.jsonl", "kafka://a:1/t", "m.jsonl", "kafka://b:2/u")
@@ -90,6 +91,21 @@ def test_all_given_topics_and_files_are_read(
     explained.clear()
     run("why", "w1", "--ledger", "kafka://a:1/t", "--config", "client.properties")
     assert explained[0] == (["['a:1'] (700, 't', None)"], None)
+
+
+def test_a_damaged_packed_ledger_is_named_and_the_others_are_read(
+    explained: list[Any], home: Path
+) -> None:
+    """Earlier, the command ended without an answer, and the error did not name the file."""
+    packed = gzip.compress(b"".join(b"%d\n" % number for number in range(9_000)), mtime=0)
+    (home / "l.jsonl.1.gz").write_bytes(packed[: len(packed) // 2])
+    (home / "l.jsonl.2").write_bytes(b"last\n")
+    done = run("why", "w1", "--ledger", str(home))
+    ((lines, _), _) = explained
+    assert (lines[:2], lines[-1]) == ([b"0", b"1"], b"last")
+    assert done.stderr.startswith(f"faust-assigner: {home}/l.jsonl.1.gz: not read further: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == "text why_member\n"
 
 
 def test_a_ledger_that_is_rotated_after_its_listing_is_read(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner.clients import groups
-from faust_assigner.clients.group_views import PartitionView
+from faust_assigner.clients.group_views import ListedGroup, PartitionView
 from tests.unit.cli.test_groups_command import GROUP, answering, cells, member, run
 
 
@@ -57,3 +57,16 @@ def test_a_classic_member_is_marked_in_a_consumer_group_of_the_first_epoch(
         "t              11        8000   8001      1   a",
         "total lag 5002, of 2 of 3 partitions",
     ]
+
+
+def test_names_with_brackets_and_colons_are_shown_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client chooses its names; in rich's markup ``[/b]`` ends a style, and ``:key:`` is a picture."""
+    listed = [
+        ListedGroup(group_id=name, group_type="", protocol_type="", state="Stable")
+        for name in ("orders[test]", "a[/b]", "a:key:b")
+    ]
+    monkeypatch.setattr(groups, "list_groups", answering(listed, []))
+    shown = [line.split()[0] for line in run("list").stdout.splitlines() if "Stable" in line]
+    assert shown == ["orders[test]", "a[/b]", "a:key:b"]

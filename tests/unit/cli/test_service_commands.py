@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
-from faust_assigner.cli.service import asking
+from faust_assigner.cli.service import operator_options
 from faust_assigner.service.client import operator
 from faust_assigner.service.client import operator as health_client
 from faust_assigner.service.client.channel import Access
@@ -297,7 +297,17 @@ def test_an_order_is_confirmed_in_one_line(words: list[str], said: str) -> None:
 
 @pytest.mark.parametrize("order", [["move"], ["pin"], ["unpin"], ["abort"]])
 @pytest.mark.parametrize(
-    "said", ["orders/\u00b2", "orders/-1", "orders/", "orders", "/3", "orders/+1"]
+    "said",
+    [
+        "orders/\u00b2",
+        "orders/-1",
+        "orders/",
+        "orders",
+        "/3",
+        "orders/+1",
+        "orders/2147483648",
+        "o/" + "9" * 5_000,
+    ],
 )
 def test_a_partition_is_a_topic_and_a_number(told: list[Any], order: list[str], said: str) -> None:
     """Other arguments are usage errors, and the service gets no order."""
@@ -317,37 +327,37 @@ def test_a_topic_may_have_slashes_and_a_number_leading_zeros(told: list[Any]) ->
 def test_a_table_is_as_wide_as_its_widest_cell(capsys: pytest.CaptureFixture[str]) -> None:
     """Lists, fractions, zeros and missing values look different; lines have no trailing blanks."""
     found = [(["a", "b"], 0, 1234567.891), ([], None, 0.5), ("", False, "x")]
-    asking.print_rows(found, ("names", "n", "a long head"), False)
+    operator_options.print_rows(found, ("names", "n", "a long head"), False)
     assert capsys.readouterr().out.splitlines() == [
         "names  n      a long head",
         "a,b    0      1.23457e+06",
         "-      -      0.5",
         "-      False  x",
     ]
-    asking.print_rows([], ("a", "b"), False)
+    operator_options.print_rows([], ("a", "b"), False)
     assert capsys.readouterr().out == "a  b\n"
 
 
-@pytest.mark.parametrize("is_well", [True, False])
+@pytest.mark.parametrize("is_serving", [True, False])
 @pytest.mark.parametrize("role", ["serving", "readiness", "liveness", "leader", "process"])
 def test_a_probe_asks_for_its_role_and_ends_with_0_or_1(
-    monkeypatch: pytest.MonkeyPatch, told: list[Any], role: str, is_well: bool
+    monkeypatch: pytest.MonkeyPatch, told: list[Any], role: str, is_serving: bool
 ) -> None:
     """A probe needs no token; its line names the instance and the role."""
 
     async def well(*asked: Any) -> bool:
         told.append(asked)
-        return is_well
+        return is_serving
 
-    monkeypatch.setattr(health_client, "is_well", well)
+    monkeypatch.setattr(health_client, "is_serving", well)
     chosen = [] if role == "serving" else ["--role", role]
     options = ["--at", "10.0.0.1:7", "--server-name", "n", *chosen]
     done = CliRunner().invoke(main, ["service", "health", *options])
     assert (done.exit_code, told) == (
-        0 if is_well else 1,
+        0 if is_serving else 1,
         [("10.0.0.1:7", role, Access(server_name="n"))],
     )
-    assert done.stdout == f"10.0.0.1:7 is {'' if is_well else 'not '}well as {role}\n"
+    assert done.stdout == f"10.0.0.1:7: the check {role} {'passed' if is_serving else 'failed'}\n"
 
 
 def test_a_connection_is_closed_after_an_error(told: list[Any]) -> None:
@@ -357,5 +367,5 @@ def test_a_connection_is_closed_after_an_error(told: list[Any]) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(asking._with_operator("a:1", Access(), "", work))
+        asyncio.run(operator_options._with_operator("a:1", Access(), "", work))
     assert told[-1] == "closed"

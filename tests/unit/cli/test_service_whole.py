@@ -79,13 +79,13 @@ def test_a_probe_has_the_files_of_the_connection(
         asked.append(said)
         return True
 
-    monkeypatch.setattr(health_client, "is_well", well)
+    monkeypatch.setattr(health_client, "is_serving", well)
     monkeypatch.setenv("FAUST_ASSIGNER_AT", "10.0.0.3:9")
     del files["token-file"]
     done = run("health", "--role", "leader", *options(files))
     access = Access(ca=files["ca"], cert=files["cert"], key=files["key"], server_name="shop")
     assert asked == [("10.0.0.3:9", "leader", access)]
-    assert (done.output, done.exit_code) == ("10.0.0.3:9 is well as leader\n", 0)
+    assert (done.output, done.exit_code) == ("10.0.0.3:9: the check leader passed\n", 0)
 
 
 def test_an_unknown_role_and_a_missing_file_are_usage_errors(files: dict[str, Path]) -> None:
@@ -247,8 +247,10 @@ def test_an_order_is_given_once_and_confirmed_as_json(
     assert told[1:] == [order, "closed"]
 
 
-@pytest.mark.parametrize("count", ["0", "-1", "many"])
-def test_a_topic_has_a_partition_at_least(told: list[Any], count: str) -> None:
+@pytest.mark.parametrize("count", ["0", "-1", "many", "2147483648"])
+def test_a_topic_has_a_partition_at_least_and_a_number_that_a_request_can_hold(
+    told: list[Any], count: str
+) -> None:
     """The service gets no order."""
     assert run("set-topic", "t", "--", count).exit_code == 2
     assert told == []

@@ -109,11 +109,12 @@ def test_a_number_is_finite_and_in_its_range(text: str, code: int) -> None:
     assert CliRunner().invoke(probe, ["--x", text]).exit_code == code
 
 
-def test_kafkas_log_is_quiet_during_a_command_only() -> None:
-    """An error also restores the previous level."""
+@pytest.mark.parametrize("level", [logging.WARNING, logging.NOTSET])
+def test_kafkas_log_is_quiet_during_a_command_only(level: int) -> None:
+    """An error also restores the previous level; a logger without a level gets none."""
     logger = logging.getLogger("aiokafka")
     before = logger.level
-    logger.setLevel(logging.WARNING)
+    logger.setLevel(level)
 
     def failing() -> None:
         with quiet_kafka():
@@ -123,7 +124,7 @@ def test_kafkas_log_is_quiet_during_a_command_only() -> None:
     try:
         with pytest.raises(ValueError, match="x"):
             failing()
-        assert logger.level == logging.WARNING
+        assert logger.level == level
     finally:
         logger.setLevel(before)
 

@@ -191,6 +191,21 @@ def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> No
     assert spare == {"heavy": {("orders", 1)}, "light": {("orders", 2), ("orders", 3)}}
 
 
+def test_to_even_loads_out_a_spare_goes_where_its_copy_is() -> None:
+    """The receiver has held the third spare before; the sender has held none."""
+    heavy = Joined(member_id="heavy", topics=("orders",), data=UserData())
+    light = Joined(
+        member_id="light", topics=("orders",), data=UserData(round=1, active={"orders": [3]})
+    )
+    active = {"heavy": {("orders", 0)}, "light": {("orders", 9)}}
+    spare = {
+        "heavy": {("orders", 1), ("orders", 2), ("orders", 3)},
+        "light": set[tuple[str, int]](),
+    }
+    _even_out_spares([heavy, light], active, spare)
+    assert spare == {"heavy": {("orders", 1), ("orders", 2)}, "light": {("orders", 3)}}
+
+
 @pytest.mark.parametrize(
     ("capacity", "spares", "kept"), [(1.0, 3, {2, 3}), (2.0, 3, {1, 2, 3}), (0.5, 1, set[int]())]
 )

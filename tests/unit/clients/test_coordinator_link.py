@@ -209,3 +209,19 @@ def test_an_error_that_is_not_the_brokers_keeps_the_coordinator(client: Client) 
 
     run(story)
     assert len(client.lookups) == 1
+
+
+def test_a_cancellation_at_the_instant_of_a_lookups_answer_is_kept(client: Client) -> None:
+    """Otherwise a stopped member goes on."""
+
+    async def story(link: CoordinatorLink) -> None:
+        found = asyncio.get_running_loop().create_future()
+        client.coordinator_lookup = lambda *_: found  # type: ignore[method-assign]
+        sending = asyncio.ensure_future(link.send(None))
+        await asyncio.sleep(FIND_S / 2)
+        found.set_result(7)
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert sending.cancelled()
+
+    run(story)

@@ -178,6 +178,7 @@ def test_an_instance_that_is_named_twice_is_removed_once(
     rows = [
         SimpleNamespace(group_instance_id="a", error_code=0),
         SimpleNamespace(group_instance_id="b", error_code=25),
+        SimpleNamespace(group_instance_id="c", error_code=-1),
     ]
     client = Client(monkeypatch, leave=SimpleNamespace(error_code=0, members=rows))
     client.is_old = is_old
@@ -190,7 +191,7 @@ def test_an_instance_that_is_named_twice_is_removed_once(
     assert [each.group_instance_id for each in sent["members"]] == ["a", "b"]
     reasons = {getattr(each, "reason", None) for each in sent["members"]}
     assert reasons == {None if is_old else groups.RETIRED}
-    assert (found["a"], "UnknownMemberId" in found["b"]) == ("", True)
+    assert found == {"a": "", "b": "UnknownMemberIdError", "c": "UnknownError"}
 
 
 @pytest.mark.parametrize("refused", [(), ("b",), ("a", "b")])
@@ -437,6 +438,14 @@ def test_a_dead_group_that_has_offsets_alone_keeps_its_state(
     Client(monkeypatch, offsets=SimpleNamespace(error_code=30, topics=[]), **answers)
     with pytest.raises(FaustAssignerError, match="offsets of 'g': GroupAuthorizationFailedError"):
         asyncio.run(groups.describe_group(CONNECTION, "g"))
+
+
+def test_an_empty_group_without_offsets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group exists until the broker forgets it; only a dead group without offsets is missing."""
+    answers = {"consumer": consumer(), "classic": classic("Empty"), "offsets": offsets()}
+    Client(monkeypatch, **answers)
+    view = asyncio.run(groups.describe_group(CONNECTION, "g"))
+    assert (view.state, view.members, view.partitions) == ("Empty", (), ())
 
 
 def test_a_cluster_without_the_new_protocol_describes_a_classic_group(

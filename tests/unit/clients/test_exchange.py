@@ -48,7 +48,7 @@ class Script:
         """Note the call."""
         self.calls.append("lost")
 
-    def hang_up(self) -> None:
+    def drop_connections(self) -> None:
         """Note the call."""
         self.calls.append("hang up")
 
@@ -243,9 +243,9 @@ def test_a_static_follower_names_its_instance_and_assigns_nothing(script: Script
 
 
 def test_an_assignment_that_fails_tells_each_member_the_start_of_the_reason(script: Script) -> None:
-    """The reason has at most 1,000 characters; the leader's work gets the reason as well."""
+    """The reason has at most 1,000 characters of UTF-8; the leader's work gets the reason as well."""
     one, work = Jobs("one"), Told()
-    one.problem = ValueError("x" * 2_000)
+    one.problem = ValueError("\udcff" + "x" * 2_000)
     script.joins = [joined("m5", "m5", 7, "one", m5=b"A", m6=b"B")]
     script.syncs = [synced(b"\x01too \xff many")]
 
@@ -255,7 +255,7 @@ def test_an_assignment_that_fails_tells_each_member_the_start_of_the_reason(scri
             assert member.share is None
 
     play(story())
-    reason = b"\x01" + ("ValueError: " + "x" * 2_000)[:1_000].encode()
+    reason = b"\x01" + ("ValueError: ?" + "x" * 2_000)[:1_000].encode()
     assert script.asked[1][1]["group_assignment"] == [("m5", reason), ("m6", reason)]
     assert work.calls == [(0.0, "failed", "too \ufffd many")]
 

@@ -114,6 +114,27 @@ def test_a_member_of_a_consumer_group_is_seen_with_every_field() -> None:
     assert (view.owned, view.shares, view.is_classic) == (frozenset(), None, True)
 
 
+@pytest.mark.parametrize(
+    "share",
+    [
+        b"\0\0" + b"\xff" * 8,  # no list of topics
+        b"\0\0" + b"\0\0\0\1" + b"\xff\xff" + b"\0\0\0\0" + b"\xff" * 4,  # a topic without a name
+        b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff" * 8,  # a topic without partitions
+        b"\0\0" + b"\0\0\0\1" + b"\0\1\xff" + b"\0\0\0\0" + b"\xff" * 4,  # no UTF-8
+        b"\0",
+    ],
+)
+def test_any_bytes_of_an_assignment_are_seen_at_least_by_their_size(share: bytes) -> None:
+    """The bytes come from any client; a group with them must still be described."""
+    member = SimpleNamespace(
+        member_id="m", group_instance_id=None, client_id="c", client_host="/h",
+        member_assignment=share,
+    )  # fmt: skip
+    view = classic_member(member, "consumer", EAGER)
+    assert (view.member_id, len(view.owned), len(view.standbys)) == ("m", 0, 0)
+    assert view.shares in (None, len(share))
+
+
 @pytest.mark.parametrize(("committed", "end", "lag"), [(None, 3, None), (0, 3, 3), (3, 3, 0)])
 def test_the_lag_is_the_number_of_records_after_the_commit(
     committed: int | None, end: int, lag: int | None

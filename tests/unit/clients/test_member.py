@@ -52,6 +52,7 @@ class Coordinator:
         self.silent_since = float("inf")
         self.sync_error = 0
         self.beat_takes_s = 0.0
+        self.heartbeat_waits_for: asyncio.Future[None] | None = None
         self.unfindable: KafkaError | None = None
         self.hung_up = self.lost_times = self.closed = 0
 
@@ -66,7 +67,7 @@ class Coordinator:
         """Count the call."""
         self.lost_times += 1
 
-    def hang_up(self) -> None:
+    def drop_connections(self) -> None:
         """Count the call."""
         self.hung_up += 1
 
@@ -97,6 +98,8 @@ class Coordinator:
             return SimpleNamespace(error_code=self.sync_error, member_assignment=states["m"])
         if name == "Heartbeat" and self.beat_takes_s:
             await asyncio.sleep(self.beat_takes_s)
+        if name == "Heartbeat" and self.heartbeat_waits_for is not None:
+            await self.heartbeat_waits_for
         return SimpleNamespace(error_code=self.beat() if name == "Heartbeat" else 0)
 
 
@@ -438,6 +441,33 @@ def test_a_member_that_never_began_can_be_stopped(coordinator: Coordinator) -> N
         await member.wait()
 
     play(story())
+
+
+@pytest.mark.parametrize("event", ["a heartbeat's answer", "a request for a round"])
+def test_a_stop_at_the_instant_of_an_event_ends_the_member(
+    coordinator: Coordinator, event: str
+) -> None:
+    """Python 3.11's asyncio.wait_for drops a cancellation that meets its result."""
+    work = Diary()
+
+    async def story() -> None:
+        answered = asyncio.get_running_loop().create_future()
+        if event == "a heartbeat's answer":
+            coordinator.heartbeat_waits_for = answered
+        member = a_member(work)
+        await member.start()
+        await asyncio.sleep(BEAT_S * 0.5)
+        if event == "a request for a round":
+            member.rejoin()
+        else:
+            await asyncio.sleep(BEAT_S)
+            answered.set_result(None)
+        async with asyncio.timeout(SESSION_S):
+            await member.stop()
+
+    play(story())
+    assert [what for _, what in work.told] == ["assigned", "revoked"]
+    assert len(coordinator.times("LeaveGroup")) == 1
 
 
 def test_a_callback_ends_after_the_heartbeats_beside_it(coordinator: Coordinator) -> None:

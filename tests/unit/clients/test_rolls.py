@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiokafka.client import CoordinationType
@@ -22,6 +24,7 @@ from faust_assigner.clients.rolls import (
     kind_of,
     rolls,
 )
+from faust_assigner.errors import TryAgain
 from faust_assigner.wire import join
 from faust_assigner.wire.join import JoinData, encode_join
 
@@ -88,6 +91,32 @@ async def test_a_group_without_members_is_not_found(monkeypatch: pytest.MonkeyPa
         await rolls({}, "misspelled")
 
 
+async def test_a_group_in_a_rebalance_has_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its members look like strangers, and "back to stock: one roll" would be wrong."""
+
+    @contextlib.asynccontextmanager
+    async def client(_: object) -> AsyncIterator[Any]:
+        async def lookup(*_: object) -> int:
+            return 0
+
+        yield SimpleNamespace(coordinator_lookup=lookup)
+
+    said = metadata(encode_join(JoinData("http://a", {}, cooperative=True), ("orders",)))
+    member = SimpleNamespace(member_id="m", client_id="c", client_host="/h", member_metadata=b"")
+    group = SimpleNamespace(members=(member,), protocol_data="", group_state="PreparingRebalance")
+
+    async def described(*_: object) -> SimpleNamespace:
+        return group
+
+    monkeypatch.setattr(module, "client_of", client)
+    monkeypatch.setattr(module, "described", described)
+    with pytest.raises(TryAgain, match="PreparingRebalance"):
+        await rolls({}, "shop")
+    group.group_state, group.protocol_data = "Stable", join.COOPERATIVE
+    member.member_metadata = said
+    assert (await rolls({}, "shop")).roll_steps == ("rebalances are cooperative", BACK)
+
+
 @pytest.mark.parametrize(
     ("kinds", "chosen", "advice"),
     [
@@ -126,7 +155,7 @@ def test_the_next_roll_is_named_in_both_directions(
         Worker(member_id=f"m{n}", client_id="c", host="h", kind=kind)
         for n, kind in enumerate(kinds)
     ]
-    assert Rolls(chosen=chosen, workers=workers).advice == advice
+    assert Rolls(chosen=chosen, workers=workers).roll_steps == advice
 
 
 async def test_the_members_of_a_group_are_listed_by_their_ids_with_every_field(
@@ -151,12 +180,12 @@ async def test_the_members_of_a_group_are_listed_by_their_ids_with_every_field(
         said = {"m2": encode_join(JoinData("http://a", {}), ("orders",)), "m1": b""}
         members = [
             SimpleNamespace(
-                member_id=name, client_id=f"c-{name}", client_host=f"/{name}",
+                member_id=name, client_id={"m1": "z", "m2": "a"}[name], client_host=f"/{name}",
                 member_metadata=metadata(data),
             )
             for name, data in said.items()
         ]  # fmt: skip
-        return SimpleNamespace(members=members, protocol_data="faust")
+        return SimpleNamespace(members=members, protocol_data="faust", group_state="Stable")
 
     def client_of(connection: object) -> Client:
         asked.append(connection)
@@ -167,8 +196,8 @@ async def test_the_members_of_a_group_are_listed_by_their_ids_with_every_field(
     assert await rolls({"bootstrap_servers": "b:1"}, "shop") == Rolls(
         chosen="faust",
         workers=(
-            Worker(member_id="m1", client_id="c-m1", host="/m1", kind=STRANGER),
-            Worker(member_id="m2", client_id="c-m2", host="/m2", kind=EAGER),
+            Worker(member_id="m1", client_id="z", host="/m1", kind=STRANGER),
+            Worker(member_id="m2", client_id="a", host="/m2", kind=EAGER),
         ),
     )
     assert asked == [

@@ -51,10 +51,10 @@ def test_topics_are_found_by_name_and_by_id() -> None:
 
 def test_existing_names_are_found_from_the_smaller_side() -> None:
     """The cases have as many names as topics, one name more, and no name."""
-    assert TOPICS.existing({"a", "c", "x"}) == {"a", "c"}
-    assert TOPICS.existing({"a", "c", "x", "y"}) == {"a", "c"}
-    assert TOPICS.existing({"a", "b", "c", "y"}) == {"a", "b", "c"}
-    assert TOPICS.existing(set()) == set()
+    assert TOPICS.existing_topics({"a", "c", "x"}) == {"a", "c"}
+    assert TOPICS.existing_topics({"a", "c", "x", "y"}) == {"a", "c"}
+    assert TOPICS.existing_topics({"a", "b", "c", "y"}) == {"a", "b", "c"}
+    assert TOPICS.existing_topics(set()) == set()
     assert TOPICS.ids(["c", "x", "a", "a"]) == {A.topic_id, C.topic_id}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from faust_assigner.coordinator.events import Tick
+from faust_assigner.coordinator.events import TimersDue
 from tests.support.coordination.classic_bench import SESSION_MS, Bench
 from tests.support.work import instructions
 
@@ -80,7 +80,7 @@ def rings_early(members: int) -> Callable[[], object]:
     for member_id in ids:
         bench.heartbeat(member_id)
     assert bench.group.next_deadline_ms
-    return lambda: bench.group.step(Tick(), bench.now + 1)
+    return lambda: bench.group.step(TimersDue(), bench.now + 1)
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,17 @@ def test_a_full_group_refuses_newcomers_in_every_state() -> None:
     assert [bench.joined(t).error for t in tokens] == [Code.GROUP_MAX_SIZE_REACHED] * 2
 
 
+def test_a_member_of_a_full_group_may_repeat_its_join_while_the_phase_lasts() -> None:
+    """It counts already; a newcomer does not, nor does a member that has not joined yet."""
+    bench = Bench(GroupLimits(initial_rebalance_delay_ms=3_000, max_size=2))
+    waiting = [bench.join(), bench.join()]
+    again = [bench.join(m) for m in sorted(bench.group.roster.members)]
+    assert not bench.answers.keys() & {*waiting, *again}
+    assert bench.joined(bench.join()).error is Code.GROUP_MAX_SIZE_REACHED
+    bench.pass_time(REBALANCE_MS)
+    assert [bench.joined(t).error for t in (*waiting, *again)] == [Code.NONE] * 4
+
+
 def test_a_group_shrunk_by_its_settings_turns_the_last_rejoining_member_away() -> None:
     """Three members are restored with a limit of two: the third rejoin is refused and removed."""
     bench = Bench()

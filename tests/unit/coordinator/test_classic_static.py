@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Leaver, Protocol, Tick
+from faust_assigner.coordinator.events import Leaver, Protocol, TimersDue
 from tests.support.coordination.classic_bench import REBALANCE_MS, SESSION_MS, Bench
 
 
@@ -268,7 +268,7 @@ def test_absent_static_members_without_patience_do_not_keep_the_timer_ringing() 
     rings = 0
     while bench.group.state is State.PREPARING and rings < 100:
         bench.now = max(bench.now, bench.group.next_deadline_ms or 0)
-        bench.feed(Tick())
+        bench.feed(TimersDue())
         rings += 1
     assert rings <= SESSION_MS // 1_000 + 1
     assert bench.group.state is State.EMPTY

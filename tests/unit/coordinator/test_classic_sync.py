@@ -336,6 +336,18 @@ def test_fenced_commits_get_their_exact_error(who: str, generation: int, error: 
     assert bench.commit(member if who == "member" else who, generation) is error
 
 
+@pytest.mark.parametrize("generation", [1, 3])
+def test_a_fenced_commit_is_no_sign_of_life(generation: int) -> None:
+    """A member that commits only with a wrong generation expires with its session."""
+    bench = Bench()
+    member = bench.stable(2)[1]
+    assert bench.group.generation == 2
+    bench.pass_time(SESSION_MS - 1)
+    assert bench.commit(member, generation) is Code.ILLEGAL_GENERATION
+    bench.pass_time(1)
+    assert bench.commit(member, 2) is Code.UNKNOWN_MEMBER_ID
+
+
 def test_outsiders_commit_to_an_empty_group() -> None:
     """Tools that reset offsets and consumers without a group commit with generation -1."""
     bench = Bench()

@@ -20,7 +20,7 @@ from faust_assigner.coordinator.events import (
     JoinGroup,
     LeaveGroup,
     SyncGroup,
-    Tick,
+    TimersDue,
 )
 from faust_assigner.coordinator.records import Pattern
 from faust_assigner.coordinator.settings import ConsumerLimits
@@ -121,7 +121,7 @@ def test_an_event_before_the_outcome_of_a_save_is_our_own_bug() -> None:
     bench = Bench()
     bench.group.step(ConsumerGroupHeartbeat(1, "m1", 0, None, None, 1, ("a",), owned={}), 0)
     with pytest.raises(CoordinatorBug, match="before the outcome"):
-        bench.group.step(Tick(), 0)
+        bench.group.step(TimersDue(), 0)
 
 
 def test_what_an_expression_matched_is_forgotten_with_it() -> None:
@@ -138,8 +138,8 @@ def test_the_rights_of_an_expression_are_forgotten_with_it() -> None:
     found = Topics(replace(catalogue(a=1, b=1), hidden_from=lambda *_: frozenset("b")))
     empty = {name: copy(value) for name, value in vars(found).items()}
     wanted = [Pattern(".*", "User:x"), Pattern("a", "User:x"), Pattern(".*", "User:y")]
-    assert found.existing(set(), wanted) == {"a"}
-    assert found.existing(set(), ()) == frozenset()
+    assert found.existing_topics(set(), wanted) == {"a"}
+    assert found.existing_topics(set(), ()) == frozenset()
     assert vars(found) == empty
 
 
@@ -197,3 +197,24 @@ def test_a_static_member_that_goes_for_a_while_owes_no_partition_meanwhile() -> 
     bench.wait(120_000)
     assert bench.join("m3", instance_id="i").error is Code.NONE
     assert bench.heartbeat("m1", 2, instance_id="i").error is Code.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "error"),
+    [
+        (None, -1, Code.NONE),
+        ("", -1, Code.UNKNOWN_MEMBER_ID),
+        ("m9", -1, Code.UNKNOWN_MEMBER_ID),
+        ("m1", -1, Code.STALE_MEMBER_EPOCH),
+        (None, 0, Code.UNKNOWN_MEMBER_ID),
+        ("m1", 2, Code.NONE),
+        ("m1", 3, Code.STALE_MEMBER_EPOCH),
+    ],
+)
+def test_a_fetch_of_offsets_that_names_a_member_or_an_epoch_needs_both(
+    member_id: str | None, epoch: int, error: Code
+) -> None:
+    """Only a fetch without a member and without an epoch is not checked."""
+    bench = Bench()
+    assert bench.join("m1").member_epoch == 2
+    assert bench.ask(FetchOffsets(0, member_id, epoch)).error is error

@@ -421,3 +421,18 @@ def test_a_static_member_may_convert_a_full_classic_group(max_size: int, error: 
     bench = classic_group(max_size=max_size, c1={"t": (0, 1)}, c2={"u": (0, 1)})
     answer = bench.join("m1", "t", "u", instance_id="c1-instance")
     assert answer.error is error
+
+
+@pytest.mark.parametrize("broken", ["assignment", "subscription"])
+def test_a_classic_group_with_unreadable_bytes_is_not_converted(broken: str) -> None:
+    """The leader, or an application of its own, wrote bytes of a different format."""
+    bench = classic_group(c1={"t": (0, 1)}, c2={"u": (0, 1)})
+    group: Any = bench.group
+    (_, member) = group.roster
+    if broken == "assignment":
+        member.assignment = b"\0\1junk"
+    else:
+        member.protocols = (*member.protocols[:1], Protocol("b", b"\0\1junk"))
+    assert upgraded_records(group) is None
+    assert bench.join("m1", "t").error is Code.GROUP_ID_NOT_FOUND
+    assert bench.group is group

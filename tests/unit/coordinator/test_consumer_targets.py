@@ -7,13 +7,20 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.assignors import compute
+from faust_assigner.coordinator.assignors import ASSIGNORS, compute
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer import targets
+from faust_assigner.coordinator.consumer.core import RETRY_MS
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CatalogueChanged, TargetComputed
-from faust_assigner.coordinator.records import MemberMetadata, Pattern
+from faust_assigner.coordinator.records import (
+    Key,
+    Kind,
+    MemberMetadata,
+    Pattern,
+    TargetAssignment,
+)
 from faust_assigner.coordinator.settings import ConsumerLimits
 from tests.support.coordination.consumer_bench import Bench, catalogue, topic_id
 
@@ -39,6 +46,19 @@ def test_a_heartbeat_does_not_wait_for_a_computation_elsewhere() -> None:
     answer(bench, 0)
     second = bench.heartbeat("m1", 1)
     assert (second.member_epoch, bench.given(second)) == (2, {"a": (0, 1, 2, 3)})
+
+
+def test_an_assignor_of_another_package_never_runs_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A slow function would stop all clients of the broker, even for one member and one topic."""
+    called: list[str] = []
+    monkeypatch.setitem(ASSIGNORS, "mine", lambda spec, topics: called.append("mine"))
+    bench = Bench(ConsumerLimits(assignment_interval_ms=0, assignors=("mine", "uniform")))
+    bench.answers_targets = False
+    first = bench.join("m1")
+    assert ([asked.spec.assignor for asked in bench.asked], bench.given(first)) == (["mine"], {})
+    assert called == []
 
 
 def test_one_computation_at_a_time_and_the_next_one_sees_everybody() -> None:
@@ -83,10 +103,38 @@ def test_expressions_that_mean_the_same_are_kept_as_one() -> None:
     assert len({id(ids) for ids in read}) == 1
     assert len(read[0]) == 50
     assert meaning.all_names(["other"], patterns) == {"other", *(f"t{n}" for n in range(50))}
-    assert len(meaning.existing(set(), patterns[:1])) == 50
+    assert len(meaning.existing_topics(set(), patterns[:1])) == 50
     assert meaning.read_by(MemberMetadata(topic_regex=regexes[0])) is read[0]
-    assert meaning.existing({"t1", "other"}, []) == {"t1"}
+    assert meaning.existing_topics({"t1", "other"}, []) == {"t1"}
     assert meaning.all_names(["other"], []) == {"other"}
+
+
+def test_a_computation_may_take_longer_than_the_time_to_the_next_request() -> None:
+    """Otherwise each result would be outdated, and the group would never get partitions."""
+    bench = far_away()
+    bench.join("m1")
+    for _ in range(10):
+        bench.wait(targets.ASK_AGAIN_MS // 4)
+        bench.heartbeat("m1", 1)
+    assert [asked.spec for asked in bench.asked] == [bench.asked[0].spec] * 3
+    answer(bench, 0)
+    reply = bench.heartbeat("m1", 1)
+    assert (reply.member_epoch, bench.given(reply)) == (2, {"a": (0, 1, 2, 3)})
+    assert [answer(bench, k) for k in (1, 2)] == [[], []]
+
+
+def test_a_result_is_outdated_by_a_group_without_members() -> None:
+    """The member left during the computation, whose time was over, and another member has joined."""
+    bench = far_away()
+    bench.join("m1")
+    for _ in range(5):
+        bench.wait(targets.ASK_AGAIN_MS // 4)
+        bench.heartbeat("m1", 1)
+    bench.heartbeat("m1", -1)
+    bench.join("m2")
+    assert [answer(bench, k) for k in (0, 1)] == [[], []]
+    answer(bench, 2)
+    assert bench.given(bench.heartbeat("m2", 3)) == {"a": (0, 1, 2, 3)}
 
 
 def test_a_member_that_left_meanwhile_gets_no_target() -> None:
@@ -200,8 +248,10 @@ def test_a_computation_that_is_never_heard_of_is_asked_for_again() -> None:
         bench.wait(30_000)
         bench.heartbeat("m1", 1)
     assert [asked.request_id for asked in bench.asked] == [1, 2]
-    bench.step(TargetComputed(1, {}))
-    assert bench.group.describe().target_epoch == 1, "the first answer is too late"
+    answer(bench, 1)
+    assert bench.given(bench.heartbeat("m1", 1)) == {"a": (0, 1, 2, 3)}
+    assert bench.step(TargetComputed(1, {})) == [], "the first answer is too late"
+    assert bench.group.describe().members[0].target == {topic_id("a"): (0, 1, 2, 3)}
 
 
 def test_topics_that_changed_while_nobody_ran_are_seen_after_a_restart() -> None:
@@ -253,3 +303,39 @@ def test_a_change_of_one_member_costs_one_member() -> None:
     assert len(bench.saves[-1]) == 1
     bench.heartbeat("m000", 2, {"a": (0, 1)})
     assert len(bench.saves[-1]) == 1
+
+
+@pytest.mark.parametrize(("interval_ms", "pause_ms"), [(0, RETRY_MS), (9_000, 9_000)])
+def test_a_failed_assignor_is_called_again_after_the_longer_of_two_pauses(
+    interval_ms: int, pause_ms: int
+) -> None:
+    """The pauses are the interval of targets and the pause of retries."""
+    bench = far_away(interval_ms)
+    bench.join("m1")
+    bench.step(TargetComputed(bench.asked[0].request_id, None, "no luck"))
+    assert bench.group.next_deadline_ms == bench.now + pause_ms
+    bench.wait(pause_ms - 1)
+    assert len(bench.asked) == 1
+    bench.join("m2")
+    assert len(bench.asked) == 1
+    bench.wait(1)
+    assert [sorted(asked.spec.members) for asked in bench.asked] == [["m1"], ["m1", "m2"]]
+
+
+def test_a_static_member_without_partitions_has_an_empty_target_under_its_new_id_too() -> None:
+    """The empty target is stored under the new id, and the old id has no record."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=0), a=1)
+    bench.join("m1")
+    bench.join("s1", instance_id="i")
+    kept = bench.heartbeat("s1", -2, instance_id="i")
+    assert kept.error is Code.NONE
+    bench.join("s2", instance_id="i")
+    kinds = {
+        member_id: sorted(key.kind.value for key in bench.disk if key.member_id == member_id)
+        for member_id in ("s1", "s2")
+    }
+    every = sorted(kind.value for kind in (Kind.MEMBER, Kind.TARGET, Kind.CURRENT))
+    assert kinds == {"s1": [], "s2": every}
+    target = bench.disk[Key(Kind.TARGET, "g", "s2")]
+    assert isinstance(target, TargetAssignment)
+    assert target.partitions == {}

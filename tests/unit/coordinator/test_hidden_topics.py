@@ -149,3 +149,13 @@ def test_another_principal_with_the_same_topics_is_no_new_subscription() -> None
     group.read("m", BOB)
     assert group.heartbeat("m", 2, principal="User:carol").member_epoch == 2
     assert group.group.describe().epoch == 2
+
+
+def test_the_rights_of_one_user_may_differ_between_its_hosts() -> None:
+    """A rule names a host; the same expression has a result for each."""
+    hidden: Hidden = lambda principal, host: frozenset({"secret"} if host == "/far" else ())  # noqa: E731
+    found = Topics(replace(catalogue(open=2, secret=2), hidden_from=hidden))
+    near, far = (Pattern(".*", ALICE, host) for host in ("/near", "/far"))
+    assert [found.matching(one) for one in (near, far, near)] == [ALL, {"open"}, ALL]
+    assert found.existing_topics(frozenset(), [far]) == {"open"}
+    assert found.existing_topics(frozenset(), [near]) == ALL

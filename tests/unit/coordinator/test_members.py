@@ -148,7 +148,7 @@ def test_a_member_keeps_every_field_through_its_record() -> None:
     event = JoinGroup(
         1, "", "m", offering("a", "b"), "consumer", 11, 12, "i", "client", "/host", "why"
     )
-    joined = Member.joining(event, "m5")
+    joined = Member.from_join(event, "m5")
     new = Member("m5", "i", "client", "/host", 11, 12, offering("a", "b"), is_new=True)
     assert joined == replace(new, join_tokens=(1,))
     joined.assignment = b"held"
@@ -156,7 +156,7 @@ def test_a_member_keeps_every_field_through_its_record() -> None:
     assert joined.record() == record
     assert joined.record(b"") == replace(record, assignment=b"")
     assert joined.record(b"new") == replace(record, assignment=b"new")
-    assert Member.restored(record) == replace(joined, is_new=False, join_tokens=())
+    assert Member.from_record(record) == replace(joined, is_new=False, join_tokens=())
     assert [joined.metadata(name) for name in ("a", "b", "x", None)] == [b"of a", b"of b", b"", b""]
     assert [joined.vote(frozenset(names)) for names in ("ba", "b", "x", "")] == [
         "a",

@@ -121,7 +121,7 @@ def test_the_existing_names_are_found_from_either_side(count: int) -> None:
     """The cases have few names of many topics and many names of few topics."""
     topics = catalogue(**{f"t{n}": 1 for n in range(3)})
     names = {f"t{n}" for n in range(2, 2 + count)}
-    assert topics.existing(names) == {"t2"}
+    assert topics.existing_topics(names) == {"t2"}
 
 
 def test_a_restored_classic_group_knows_the_topics() -> None:

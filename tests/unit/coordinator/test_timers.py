@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from faust_assigner.coordinator.timers import Purpose, Timers
+from faust_assigner.coordinator.timers import SPARE_ENTRIES, Purpose, Timers
 
 
 def due(timers: Timers, now_ms: int) -> Iterator[tuple[Purpose, str]]:
@@ -67,6 +67,24 @@ def test_a_dropped_deadline_does_not_ring() -> None:
     assert list(due(timers, 99)) == expected
     timers.set(Purpose.SESSION, "a", 30)
     assert timers.earliest() == 30
+
+
+def test_deadlines_that_are_set_and_dropped_take_no_memory() -> None:
+    """Each round of a member sets a deadline of weeks, and its next request drops the deadline."""
+    timers = Timers()
+    timers.set(Purpose.SESSION, "a", 5)
+    timers.set(Purpose.SESSION, "b", 7)
+    timers.set(Purpose.SESSION, "b", 8)
+    for number in range(1_000):
+        timers.set(Purpose.REBALANCE, f"m{number}", 10**9 + number)
+        if number < 990:
+            timers.drop(Purpose.REBALANCE, f"m{number}")
+    assert len(timers._heap) <= 2 * 12 + SPARE_ENTRIES
+    found = list(due(timers, 2 * 10**9))
+    assert found == [
+        (Purpose.SESSION, "a"), (Purpose.SESSION, "b"),
+        *((Purpose.REBALANCE, f"m{number}") for number in range(990, 1_000)),
+    ]  # fmt: skip
 
 
 def test_a_renamed_deadline_rings_for_the_new_member() -> None:

@@ -210,9 +210,9 @@ def test_the_pause_comes_from_the_ledger_and_is_unknown_without_one() -> None:
     found = look(at_rest())
     blind = asked(found, budget=Budget(pause_s=5))
     assert (blind.exit_code, blind.pause_s) == (2, None)
-    assert "no worker shows a ledger" in check(blind, "no task stands still").text
+    assert "no worker serves a ledger" in check(blind, "no task stands still").text
     empty = asked(found, budget=Budget(pause_s=5), recoveries=Recoveries(origin="the ledger"))
-    assert "no recovery like it in the ledger" in check(empty, "no task stands still").text
+    assert "the ledger has no comparable recovery" in check(empty, "no task stands still").text
     assert asked(found, budget=Budget(pause_s=5), recoveries=STANDBYS).exit_code == 0
     slow = asked(found, budget=Budget(pause_s=0.3), recoveries=STANDBYS)
     assert (slow.exit_code, slow.pause_s) == (1, 0.4)

@@ -17,12 +17,13 @@ from faust_assigner.deploy.judge import (
     _cold_move_text,
     _some,
 )
-from faust_assigner.deploy.play import Played, _find_member, _number_sort_key, _without_state
+from faust_assigner.deploy.play import Played, _find_member, _without_state
 from faust_assigner.deploy.present import _check_round
 from faust_assigner.deploy.render import _move, _moves_text, _pause_text
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN
 from faust_assigner.deploy.steps import Known, step_of
 from faust_assigner.deploy.steps import _move as move_of
+from faust_assigner.status.words import natural
 from faust_assigner.wire.join import JoinData
 from tests.support.status import LOG
 from tests.unit.deploy.looks import at_rest, look
@@ -195,7 +196,7 @@ def test_names_are_compared_in_their_order_and_numbers_as_numbers() -> None:
         "w1", "w1", "w1", "y", "y",
     ]  # fmt: skip
     names = ["w10", "w9", "x", "w", "v2w", "10", "9", "w9a"]
-    assert sorted(names, key=_number_sort_key) == ["9", "10", "v2w", "w", "w9", "w10", "w9a", "x"]
+    assert sorted(names, key=natural) == ["9", "10", "v2w", "w", "w9", "w9a", "w10", "x"]
 
 
 def test_a_newcomer_knows_nothing_of_earlier_rounds() -> None:

@@ -27,7 +27,6 @@ from faust_assigner.deploy.play import (
     Played,
     Question,
     _new_workers,
-    _number_sort_key,
     _restarted_worker,
     stopped_by,
 )
@@ -35,6 +34,7 @@ from faust_assigner.deploy.read import policy_of, seen
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN, Check, Move, Step
 from faust_assigner.deploy.steps import Known, _static_pause, size_of, step_of
 from faust_assigner.status.evidence import Heard
+from faust_assigner.status.words import natural
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.worker_status import TableStatus
 from tests.support.status import LOG
@@ -217,7 +217,12 @@ def test_a_smaller_group_keeps_the_members_with_the_lowest_numbers() -> None:
     named = [replace(members[0], name=f"shop-{n}") for n in (9, 10, 11, 1)]
     scale = Question(kind="scale", size=2)
     assert stopped_by(scale, named) == {"shop-10", "shop-11"}
-    assert sorted(["b", "shop-10", "shop-9", "a"], key=_number_sort_key) == [
+    addressed = [replace(one, name=f"{one.name}.shop.default.svc.zone1") for one in named]
+    assert stopped_by(scale, addressed) == {
+        "shop-10.shop.default.svc.zone1",
+        "shop-11.shop.default.svc.zone1",
+    }
+    assert sorted(["b", "shop-10", "shop-9", "a"], key=natural) == [
         "a",
         "b",
         "shop-9",
@@ -574,11 +579,11 @@ def test_a_size_or_a_room_that_is_unknown_in_any_event_leaves_the_room_unknown()
     """The later event has a known size and room."""
     assert room_of({1: 5}, {"w0": {0}}, {"w2": {1}}) == (
         UNKNOWN,
-        f"no size of the table, or no room: {LOG}/0 on w0",
+        f"table sizes or free disk space unknown: {LOG}/0 on w0",
     )
     assert room_of({0: 5, 1: 5}, {"w0": {0}}, {"w2": {1}}, free=(None, 900, 900)) == (
         UNKNOWN,
-        f"no size of the table, or no room: {LOG}/0 on w0",
+        f"table sizes or free disk space unknown: {LOG}/0 on w0",
     )
 
 

@@ -329,15 +329,11 @@ def test_a_member_joins_the_next_round_with_its_last_answer_instead_of_its_last_
 
 
 def pause_of(
-    played: Played, *, static: Sequence[str] = (), leave_s: str = "20", moves: int = 0
+    played: Played, *, static: Sequence[str] = (), leave_s: str | None = "20", moves: int = 0
 ) -> float | None:
     """Return the pause of an event whose moves take 0.5 s; a restart takes 20 s."""
-    seen = cast(
-        Any,
-        SimpleNamespace(
-            fleet=fleet_of(w0=joined("w0")), settings={"FAUST_ASSIGNER_LEAVE_S": leave_s}
-        ),
-    )
+    settings = {} if leave_s is None else {"FAUST_ASSIGNER_LEAVE_S": leave_s}
+    seen = cast(Any, SimpleNamespace(fleet=fleet_of(w0=joined("w0")), settings=settings))
     made = [cast(Any, SimpleNamespace(pause_s=0.5))] * moves
     return _longest_pause(seen, played, made, static, 60.0, Known(restart_s=20.0))[0]
 
@@ -348,6 +344,7 @@ def test_a_worker_that_joins_needs_no_hand_over_of_a_stopping_worker() -> None:
     assert pause_of(join, leave_s="0", moves=1) == 0.5
     assert pause_of(replace(join, stopped=("w1",)), leave_s="0", moves=1) is None
     assert pause_of(replace(join, stopped=("w1",)), moves=1) == 0.5
+    assert pause_of(replace(join, stopped=("w1",)), leave_s=None, moves=1) == 0.5
 
 
 def test_the_only_static_member_pauses_for_its_restart_although_no_task_moves() -> None:

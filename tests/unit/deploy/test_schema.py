@@ -83,4 +83,4 @@ def test_a_safe_stop_shows_its_moves_and_what_is_not_known() -> None:
     assert lines.startswith("SAFE: stop w1")
     assert "2 tasks at once, 0 cold" in lines
     assert "w1 -> " in lines
-    assert "not known: the restore time is unknown: no worker shows a ledger" in lines
+    assert "not known: the restore time is unknown: no worker serves a ledger" in lines

@@ -80,6 +80,22 @@ def test_an_app_is_read_as_it_is_set_up(module: Any, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ""
 
 
+def test_a_data_folder_of_another_user_does_not_end_the_doctor(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the checks of the disk are left out."""
+    name = module()
+
+    def denied(self: Path, *_: object) -> Any:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "exists", denied)
+        patched.setattr(Path, "glob", denied)
+        facts = load(name)
+    assert (facts.disk_free_bytes, facts.stores_bytes, found(facts)) == (None, (), [])
+
+
 def test_an_app_that_would_not_start_is_read_all_the_same(module: Any) -> None:
     """Misspelled settings and late heartbeats are reported together with all other findings."""
     facts = load(

@@ -188,7 +188,7 @@ def test_an_instance_id_that_changes_hands_between_two_looks_is_found() -> None:
     later = replace(good.evidence, group=decode_group(entity), heard={})
     (found,) = of("FA002", replace(good, later=later))
     assert (found.subject, found.level) == ("a", "warning")
-    assert "joined with this id between the two looks" in found.text
+    assert "joined with this id between the two queries" in found.text
 
 
 def test_two_processes_that_answer_in_different_looks_are_found() -> None:
@@ -228,7 +228,7 @@ def test_a_loopback_url_is_found_where_the_member_is_elsewhere() -> None:
     made.round()
     good = facts(made)
     assert [one.text for one in of("FA004", good)] == [
-        "http://127.0.0.1:6066, and it speaks from 10.0.0.1"
+        "http://127.0.0.1:6066, but its broker connection comes from 10.0.0.1"
     ]
     entity = made.entity()
     for member in entity.members:

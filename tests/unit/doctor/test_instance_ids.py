@@ -15,8 +15,8 @@ from tests.support.status import MadeGroup
 from tests.unit.doctor.test_group_checks import SETTINGS, facts
 
 REPLACED = (
-    "a worker joined with this id between the two looks, and replaced a different worker or its own former "
-    "process; repeat the command: if this continues, two workers share the id"
+    "a worker joined with this id between the two queries, and replaced a different worker "
+    "or its own former process; repeat the command: if this continues, two workers share the id"
 )
 
 

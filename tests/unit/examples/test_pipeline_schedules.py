@@ -34,7 +34,7 @@ def test_the_cron_job_is_valid_and_runs_the_command() -> None:
     pod = document["spec"]["jobTemplate"]["spec"]
     (container,) = pod["template"]["spec"]["containers"]
     assert container["command"][:3] == ["faust-assigner", "pipeline", "run"]
-    assert pod["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] == [1, 2]
+    assert pod["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] == [1, 2, 3]
 
 
 class FailedForGoodError(Exception):
@@ -42,7 +42,8 @@ class FailedForGoodError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("code", "error"), [(0, None), (75, RuntimeError), (1, FailedForGoodError)]
+    ("code", "error"),
+    [(0, None), (75, RuntimeError), (1, FailedForGoodError), (3, FailedForGoodError)],
 )
 def test_the_dag_tries_again_where_that_may_help(
     monkeypatch: pytest.MonkeyPatch, code: int, error: type[Exception] | None

@@ -221,6 +221,23 @@ async def test_an_app_that_is_not_configured_yet_has_not_started() -> None:
     assert (status, json.loads(body)["status"]) == (503, "not started")
 
 
+async def test_an_app_is_configured_after_its_page_was_mounted() -> None:
+    """Modules mount the page while they are imported; the app's settings follow later."""
+    app = make_app(
+        "http://w", assignor="faust_assigner:PartitionAssignor", broker="kafka://127.0.0.1:1"
+    )
+    respond = assignor_asgi(app)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app.finalize()
+    scope = {"type": "http", "method": "HEAD", "path": "/events", "headers": []}
+    await respond(scope, lambda: asyncio.sleep(0, {"type": "http.request"}), send)
+    assert sent[0]["status"] == 200
+
+
 async def test_request_headers_reach_the_answer(app: Any) -> None:
     """A matching tag returns 304, and the ledger's lines have a content type of their own."""
     await seen(app)

@@ -177,7 +177,9 @@ def test_the_page_knows_the_server_that_it_is_added_to(monkeypatch: pytest.Monke
 
     service = PageService(app_of())
     web = SimpleNamespace(app=SimpleNamespace(page=page))
-    service.add_to(web)
+    service.add_to(SimpleNamespace(app=SimpleNamespace(page=page)))
+    calls.clear()
+    service.add_to(web)  # a web server that replaces the first one
     assert service.page.server is web
     home = ("/assignor", "faust_assigner_page:home")
     assert calls == [(web.app, "/assignor"), home, mount._Home]

@@ -13,7 +13,7 @@ import pytest
 from faust_assigner.page.look import Look, Problem
 from faust_assigner.page.render import page_of, parts_of, story_page, story_part, title_of
 from faust_assigner.status.build import build
-from faust_assigner.status.report import Difference, Report, Waiting
+from faust_assigner.status.report import Difference, Report, WaitReport
 from tests.support.page import busy, fleet, look_at
 from tests.support.status import group
 
@@ -64,7 +64,7 @@ def hostile() -> Report:
             )
             for p in report.partitions
         ),
-        waits=(Waiting(kind="step", member=EVIL, text=EVIL),),
+        waits=(WaitReport(kind="step", member=EVIL, text=EVIL),),
         differences=(Difference(name=EVIL, values={EVIL: (EVIL,)}),),
         problems=(EVIL,),
     )

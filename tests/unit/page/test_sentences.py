@@ -22,7 +22,7 @@ from faust_assigner.page.story import (
 )
 from faust_assigner.page.tasks import Task
 from faust_assigner.status.build import build
-from faust_assigner.status.report import Copy, Decision, Partition, Report, Standstill, Waiting
+from faust_assigner.status.report import Copy, Decision, Partition, Report, Standstill, WaitReport
 from tests.support.page import look_at
 from tests.support.status import group
 
@@ -171,9 +171,9 @@ def test_lines_in_trouble_are_the_worst_first_and_one_for_each_silent_worker() -
         replace(third, answer="unreachable", detail=""),
     )
     waits = (
-        Waiting(kind="step", member=third.name, text="waits", seconds=90.0),
-        Waiting(kind="answer", member=second.name, text="does not answer", seconds=None),
-        Waiting(kind="standing", member=None, text="stands", seconds=0.0),
+        WaitReport(kind="step", member=third.name, text="waits", seconds=90.0),
+        WaitReport(kind="answer", member=second.name, text="does not answer", seconds=None),
+        WaitReport(kind="standing", member=None, text="stands", seconds=0.0),
     )
     report = replace(REPORT, members=members, waits=waits, problems=("no end offsets",))
     assert lines_of(report) == [
@@ -199,7 +199,7 @@ def test_the_title_has_a_cross_in_trouble_alone(
     kind: str | None, level: str | None, has_cross: bool
 ) -> None:
     """The trouble is the group's or the look's; a group without a report has no cross."""
-    waits = () if kind is None else (Waiting(kind=kind, member=None, text="t"),)
+    waits = () if kind is None else (WaitReport(kind=kind, member=None, text="t"),)
     problem = None if level is None else Problem(title="t", text="x", level=level)
     look = look_at(replace(REPORT, waits=waits), problem=problem)
     assert title_of(look).startswith("✕ ") is has_cross

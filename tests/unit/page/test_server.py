@@ -55,6 +55,8 @@ async def looked() -> Watch:
         ("evil.example", 403),
         ("10.1.2.3", 403),
         ("localhost.evil.example:6066", 403),
+        ("localhost:99999999", 403),
+        ("127.0.0.1:x", 403),
     ],
 )
 async def test_a_local_page_answers_only_under_a_loopback_name(host: str, status: int) -> None:

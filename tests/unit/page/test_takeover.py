@@ -180,7 +180,7 @@ async def test_a_connection_is_closed_if_the_workers_loop_is() -> None:
     with ours, theirs:
         ours.setblocking(False)
         theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        await taker._place(ours)
+        await taker._route_connection(ours)
         assert ours.fileno() == -1
 
 
@@ -225,7 +225,7 @@ async def test_a_connection_that_the_workers_loop_cannot_attach_is_closed() -> N
     )
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        taker._give(ours)
+        taker._attach_to_worker_loop(ours)
         await asyncio.gather(*taker._given)
         assert loop.asked == [(asyncio.BaseProtocol, ours)]
         assert ours.fileno() == -1
@@ -242,6 +242,7 @@ async def test_a_connection_that_the_workers_loop_cannot_attach_is_closed() -> N
         (b"GET /assignor/ HTTP/1.1\r\n", "/assignor/"),
         (b"HEAD /x?y=z HTTP/1.0\r\nHost: h\r\n", "/x?y=z"),
         (b"PUT /assignor/ HTTP/1.1\r\n", None),
+        (b"GET /assignor/ HTTP/1.1\r\nLong: " + b"h" * 6_000, "/assignor/"),
     ],
 )
 async def test_the_path_of_a_client_that_has_closed_is_what_it_sent(
@@ -260,7 +261,7 @@ async def test_the_path_of_a_client_that_has_closed_is_what_it_sent(
                 await asyncio.wait_for(takeover._path_of(ours), 0.05)
         else:
             assert await asyncio.wait_for(takeover._path_of(ours), 20) == path
-        assert ours.recv(4096) == sent
+        assert ours.recv(9_000) == sent
 
 
 async def test_a_loop_without_a_sign_of_life_for_a_second_is_blocked() -> None:

@@ -65,7 +65,7 @@ async def test_all_queues_are_emptied_up_to_the_limit_and_each_place_is_used_aga
     monkeypatch.setattr(
         takeover, "_accepted", lambda one: queues[one].pop(0) if queues[one] else None
     )
-    monkeypatch.setattr(Takeover, "_place", place)
+    monkeypatch.setattr(Takeover, "_route_connection", place)
     one = taker(sockets=lambda: iter("abc"))
     one._accept_all()
     one._accept_all()
@@ -124,9 +124,9 @@ async def test_a_connection_goes_to_one_loop_or_is_closed(
     monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", connect)
     loop = Loop(error)
     one, connection = taker(loop), Connection("c")
-    await one._place(connection)  # type: ignore[arg-type]
+    await one._route_connection(connection)  # type: ignore[arg-type]
     assert ours == ([(asyncio.Protocol, connection)] if who == "ours" else [])
-    assert loop.given == ([(one._give, connection)] if who == "theirs" else [])
+    assert loop.given == ([(one._attach_to_worker_loop, connection)] if who == "theirs" else [])
     assert connection.closed == closed
 
 
@@ -144,7 +144,7 @@ async def test_a_placement_that_is_cancelled_closes_the_connection_and_ends(
     monkeypatch.setattr(takeover, "_path_of", path)
     loop = Loop()
     one, connection = taker(loop), Connection("c")
-    task = asyncio.create_task(one._place(connection))  # type: ignore[arg-type]
+    task = asyncio.create_task(one._route_connection(connection))  # type: ignore[arg-type]
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -173,7 +173,7 @@ async def test_a_tick_accepts_only_for_a_blocked_loop_and_the_end_waits_for_all_
     queue = ["x", "y"]
     monkeypatch.setattr(takeover.asyncio, "sleep", sleep)
     monkeypatch.setattr(takeover, "_accepted", lambda _: queue.pop(0) if queue else None)
-    monkeypatch.setattr(Takeover, "_place", place)
+    monkeypatch.setattr(Takeover, "_route_connection", place)
     one = taker(sockets=lambda: ["s"], held_up_s=held_up_s)
     task = asyncio.create_task(one.run())
     while len(waits) < 3:

@@ -9,9 +9,10 @@ import pytest
 from faust_assigner.page import history as under_test
 from faust_assigner.page.grid import grid_of, lag_of
 from faust_assigner.page.history import KEPT_S, SAMPLE_S, History, Move
-from faust_assigner.page.tasks import Task, families_of, natural, task_of
+from faust_assigner.page.tasks import Task, families_of, task_of
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Copy, Report, Standstill
+from faust_assigner.status.words import natural
 from tests.support.status import AT, LOG, group
 from tests.unit.page.test_history import at, moved, noted, sample, seen, told
 

@@ -20,7 +20,7 @@ from faust_assigner.page.render import (
 )
 from faust_assigner.page.tasks import Family, Task
 from faust_assigner.status.build import build
-from faust_assigner.status.report import Decision, Report, Waiting
+from faust_assigner.status.report import Decision, Report, WaitReport
 from tests.support.status import AT, group
 from tests.unit.page.test_history import noted, seen
 from tests.unit.page.test_layout import FAMILIES, RATES
@@ -160,10 +160,10 @@ def test_the_lines_of_trouble_are_the_worst_first_in_their_order() -> None:
         replace(c, name="e", answer="answered", not_live=("loop stands", "later")),
     )
     waits = (
-        Waiting(kind="rebalance", member=None, text="round", seconds=125.0),
-        Waiting(kind="answer", member="a", text="gone"),
-        Waiting(kind="standing", member="e", text="stuck", seconds=7.0),
-        Waiting(kind="step", member="d", text="flush", seconds=0.0),
+        WaitReport(kind="rebalance", member=None, text="round", seconds=125.0),
+        WaitReport(kind="answer", member="a", text="gone"),
+        WaitReport(kind="standing", member="e", text="stuck", seconds=7.0),
+        WaitReport(kind="step", member="d", text="flush", seconds=0.0),
     )
     report = replace(REPORT, members=members, waits=waits, problems=("half", "dark"))
     assert [astuple(one) for one in lines_of(report)] == [
@@ -285,9 +285,9 @@ def test_a_problem_goes_before_an_empty_group_and_an_unknown_state_has_its_own_n
 
 def test_the_tab_has_a_cross_for_bad_lines_and_bad_problems_only() -> None:
     """A page without a report has its group's name."""
-    calm = replace(REPORT, waits=(Waiting(kind="step", member=None, text="x"),), problems=("y",))
+    calm = replace(REPORT, waits=(WaitReport(kind="step", member=None, text="x"),), problems=("y",))
     bad, mild = (Problem(title="t", text="x", level=level) for level in ("bad", "changing"))
-    stuck = replace(calm, waits=(Waiting(kind="standing", member=None, text="x"),))
+    stuck = replace(calm, waits=(WaitReport(kind="standing", member=None, text="x"),))
     looks = (
         look(report=calm),
         look(report=calm, problem=mild),

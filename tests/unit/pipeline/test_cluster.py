@@ -234,7 +234,7 @@ def test_a_connection_has_only_what_its_protocol_needs() -> None:
     }
     both = Cluster("a:1", {**SASL, "security.protocol": "SASL_SSL"}).connection()
     assert {"ssl_context", "sasl_mechanism"} <= both.keys()
-    with pytest.raises(ConfigError, match=r"request\.timeout\.ms is a number, not 'soon'"):
+    with pytest.raises(ConfigError, match=r"request\.timeout\.ms must be a number, got 'soon'"):
         Cluster("a:1", {"request.timeout.ms": "soon"}).connection()
 
 

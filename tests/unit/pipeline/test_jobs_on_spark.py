@@ -59,7 +59,7 @@ def test_weights_are_learned_on_spark_from_the_checked_lines_of_the_request(
     spark: Any = "spark"
     states: Any = ["state"] if shadow else ()
     found: Any = weights.learn_on_spark(spark, request, shown)
-    assert found == (request, weights.Learned(["rate"], states, 3), shown)  # type: ignore[list-item]
+    assert found == (request, weights.LedgerSummary(["rate"], states, 3), shown)  # type: ignore[list-item]
     assert asked == [
         (
             "read",
@@ -162,7 +162,7 @@ def test_a_simulation_on_spark_writes_its_rows_and_summarises_the_written_rows(
     spark: Any = SimpleNamespace(read=Writer())
     monkeypatch.setattr(simulate, "play_on_spark", played)
     monkeypatch.setattr(simulate, "_facts_on_spark", lambda *given: given)
-    monkeypatch.setattr(simulate, "rows_of_part", lambda *given: given)
+    monkeypatch.setattr(simulate, "rows_of_split", lambda *given: given)
     monkeypatch.setattr(simulate, "summarise_on_spark", lambda rows: ("summary", rows))
     monkeypatch.setattr(simulate, "_simulate", lambda *given: given)
     shown = Progress()

@@ -75,7 +75,11 @@ def test_a_span_is_read_from_its_start_without_a_group_and_without_open_transact
     """The consumer is started, gets its partition and then its offset."""
     calls: list[Any] = []
     monkeypatch.setattr(topic_source, "AIOKafkaConsumer", scripted(calls))
-    asyncio.run(topic_source._open(SOURCE, TP, 17))
+
+    async def opened() -> None:
+        await topic_source._open(await topic_source._consumer_of(SOURCE), TP, 17)
+
+    asyncio.run(opened())
     settings = {
         **CONNECTION,
         "enable_auto_commit": False,
@@ -143,9 +147,12 @@ def test_a_span_is_read_until_its_end_and_its_consumer_is_stopped(
         [([record(5, b"a"), record(6, b"b")], 7), ([], 9), ([record(9, None)], 12), "never asked"]
     )
 
-    async def open_(*given: Any) -> Any:
-        calls.append(given)
+    async def consumer_of(source: Any) -> Any:
+        calls.append(source)
         return Client(calls, {})
+
+    async def open_(consumer: Any, *given: Any) -> None:
+        calls.append(given)
 
     async def fetch(consumer: Any, *given: Any) -> Any:
         calls.append(given)
@@ -153,16 +160,17 @@ def test_a_span_is_read_until_its_end_and_its_consumer_is_stopped(
             raise TimeoutError("stands still")
         return next(answers)
 
+    monkeypatch.setattr(topic_source, "_consumer_of", consumer_of)
     monkeypatch.setattr(topic_source, "_open", open_)
     monkeypatch.setattr(topic_source, "_fetch", fetch)
     reading = topic_source.read_span(SOURCE, 3, 5, 12)
     if fails:
         with pytest.raises(TimeoutError, match="stands still"):
             next(reading)
-        assert calls == [(SOURCE, TP, 5), (TP, 12), ("stop",)]
+        assert calls == [SOURCE, (TP, 5), (TP, 12), ("stop",)]
         return
     batches = list(reading)
-    assert calls == [(SOURCE, TP, 5), *([(TP, 12)] * 3), ("stop",)]
+    assert calls == [SOURCE, (TP, 5), *([(TP, 12)] * 3), ("stop",)]
     assert [batch.schema.names for batch in batches] == [["file", "pos", "value"]] * 2
     assert [list(row.values()) for batch in batches for row in batch.to_pylist()] == [
         ["kafka://a:1,b:2/t/3", 5, b"a"],
@@ -207,7 +215,7 @@ def test_a_changelogs_span_is_written_batch_by_batch_with_its_offsets(
 
     monkeypatch.setattr(writer, "SpanWriter", Writer)
     monkeypatch.setattr(writer, "read", read)
-    monkeypatch.setattr(writer, "ask", lambda *given: calls.append(given))
+    monkeypatch.setattr(writer, "run_request", lambda *given: calls.append(given))
     span = Span(3, 4, 21, log_start=2)
     job = Job("t", "unused", (Span(0, 1, 2), span), 5)
     connection: Any = {"x": "y"}

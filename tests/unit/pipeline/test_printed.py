@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from faust_assigner.pipeline import doctor, jars, session
+from faust_assigner.pipeline import console, doctor, jars, session
 from faust_assigner.pipeline.console import (
     show,
     show_findings,
@@ -56,6 +56,25 @@ def test_columns_are_as_wide_as_their_widest_cell(capsys: pytest.CaptureFixture[
 def day(number: int, **more: Any) -> dict[str, Any]:
     """Return a row of a daily table."""
     return {"group_id": "g", "dt": date(2026, 11, number), **more}
+
+
+def test_names_with_brackets_and_colons_are_shown_as_they_are_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In rich's markup ``[/b]`` ends a style, and ``:key:`` is a picture; both occur in ledgers."""
+    out = io.StringIO()
+    made: list[dict[str, Any]] = []
+
+    def plain(**options: Any) -> Console:
+        made.append(options)
+        return Console(file=out, force_terminal=True, width=60, **options)
+
+    monkeypatch.setattr(console, "Console", plain)
+    show("Refused [lines]", ("where",), [("orders[test]",), ("a[/b]",), ("a:key:b",)])
+    assert made == [{"highlight": False, "markup": False, "emoji": False}]
+    assert all(
+        name in out.getvalue() for name in ("Refused [lines]", "orders[test]", "a[/b]", "a:key:b")
+    )
 
 
 def test_the_whole_text_of_a_history(capsys: pytest.CaptureFixture[str]) -> None:

@@ -237,7 +237,7 @@ def test_a_backlog_that_does_not_shrink_grows_to_the_next_size() -> None:
         6,
         4,
         GROW,
-        "9,000 records wait, and not fewer than 120 s ago, although the workers should be fast enough: "
+        "9,000 records wait, at least as many as 120 s ago, although the workers should be fast enough: "
         "the partitions are uneven, or the workers have become slower",
         arrival=200.0,
         backlog=9_000,

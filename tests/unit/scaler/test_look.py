@@ -215,3 +215,18 @@ def test_an_empty_group_is_not_busy() -> None:
     made.state = "Empty"
     found = look_of(made.evidence(heard={}))
     assert (found.members, found.busy) == (0, ())
+
+
+def test_a_partition_without_a_committed_offset_is_seen_in_an_empty_group() -> None:
+    """No member owns it, but its records must wake a group that was scaled to zero."""
+    made = MadeGroup()
+    made.state = "Empty"
+    evidence = replace(
+        made.evidence(heard={}),
+        committed={("orders", 0): 3, ("shop-__assignor-__leader", 0): 1},
+        ends={("orders", 0): 3, ("orders", 1): 2, ("shop-__assignor-__leader", 0): 1},
+    )
+    assert look_of(evidence).sources == {
+        ("orders", 0): Source(owner="", committed=3, end=3),
+        ("orders", 1): Source(owner="", committed=None, end=2),
+    }

@@ -79,7 +79,7 @@ def test_all_reasons_of_a_restless_group_in_their_order() -> None:
         "t 2, u 0 restores its tables",
         "t 1 waits for a rebalance",
         "t 4 is handed over",
-        "t 5 has not heard of the group's coordinator",
+        "t 5 waits for the group's coordinator",
     ]
 
 

@@ -530,6 +530,20 @@ def test_a_sleeping_group_with_waiting_records_wakes() -> None:
     assert (after.size, after.changed_at) == (1, 1000)
 
 
+def test_a_sleeping_group_wakes_for_a_partition_that_was_never_committed() -> None:
+    """Its backlog is unknown, but records have arrived; at the first query all its records count."""
+    ends = ((1000, 2), (1015, 2), (1030, 3), (1045, 3))
+    memory, found = Memory(size=0), []
+    for at, end in ends:
+        sources = {("orders", 0): Source(owner="", committed=None, end=end)}
+        said, memory = recommend(look(at, 0, sources=sources), Settings(least=0), memory)
+        found.append((said.decision, said.size, said.is_active))
+    assert found == [(SLEEP, 0, False), (SLEEP, 0, False), (HOLD, 1, True), (HOLD, 1, True)]
+    first, _ = recommend(look(at, 0, sources=sources), Settings(least=0), Memory())
+    why = "the group has no members; records have arrived in partitions without a committed offset"
+    assert (first.size, first.is_active, first.reasons) == (1, True, (why,))
+
+
 def test_a_group_whose_size_was_changed_may_sleep_after_idle_looks() -> None:
     """Looks of any size cover the window; a backlog keeps the group awake."""
     idle = tuple(Sample(at=at, arrival=0.0) for at in range(600, 1001, 20))

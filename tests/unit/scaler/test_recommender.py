@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from faust_assigner.clients.groups import GroupNotFound
 from faust_assigner.errors import TryAgain
 from faust_assigner.scaler import recommender as under_test
 from faust_assigner.scaler.case import HOLD, STAY
@@ -253,3 +254,28 @@ async def test_repeated_answers_have_the_age_of_the_first_one() -> None:
     assert ages == ["20 s ago", "40 s ago"]
     shop.error = None
     assert (await one.recommendation("a", Settings())).decision == first.decision
+
+
+async def test_a_forgotten_group_gets_its_first_worker_if_it_may_sleep() -> None:
+    """Kafka forgets a sleeping group with its offsets, and then nothing else would wake the group."""
+    shop, sleepy = Shop(), Settings(least=0)
+    one = shop.recommender()
+    assert (await one.recommendation("a", sleepy)).size == 3
+    shop.error = GroupNotFound("no group")
+    shop.now += 120.0
+    assert (
+        (await one.recommendation("a", sleepy)).reasons[0].startswith("the group does not answer")
+    )
+    shop.now += 1.0
+    found = await one.recommendation("a", sleepy)
+    assert (found.size, found.decision, found.is_active, found.reasons) == (
+        1 + one._askers["a"].memory.standbys,
+        HOLD,
+        True,
+        ("no group",),
+    )
+    assert (await one.recommendation("new", replace(sleepy, most=1))).size == 1
+    with pytest.raises(NoRecommendation, match="no group"):
+        await one.recommendation("b", Settings())
+    shop.error = None
+    assert (await one.recommendation("new", sleepy)).decision == HOLD

@@ -237,6 +237,30 @@ async def test_with_tls_a_caller_needs_the_authority_and_a_certificate(
     await server.stop()
 
 
+async def test_a_renewed_certificate_counts_from_the_next_connection_on(
+    shop: Shop, tmp_path: Path
+) -> None:
+    """The certificates of an authority such as cert-manager live for some months."""
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    own = old.sign("scaler")
+    listening = Listening(host="127.0.0.1", port=0, cert=own.cert, key=own.key)
+    server = ScalerServer(shop.recommender(), listening)
+    port = await server.start()
+
+    async def answer(authority: Authority) -> bool:
+        credentials = grpc.ssl_channel_credentials(authority.ca.read_bytes())
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
+            return bool((await ExternalScalerStub(channel).IsActive(ref(), timeout=5)).result)
+
+    assert await answer(old)
+    new.sign("scaler")
+    assert await answer(new)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await answer(old)
+    await server.stop()
+
+
 async def test_a_metric_without_a_name_is_the_only_one(shop: Shop) -> None:
     """Older versions of KEDA send no name."""
     async with asking(shop) as stub:

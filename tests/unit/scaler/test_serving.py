@@ -146,7 +146,7 @@ def test_figures_that_are_not_known_yet_read_so() -> None:
         "g: 1 worker (stay; 1 now)",
         "  why          why",
         "  load         not known yet, 1,234 records wait",
-        "  one worker   its rate is not known: no worker was seen busy all the time",
+        "  one worker   unknown rate: no worker was busy between two queries",
     ]
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import grpc
 import pytest
 
-from faust_assigner.service.conformance import part as part_module
 from faust_assigner.service.conformance import rules
-from faust_assigner.service.conformance.part import Part, Work, at
+from faust_assigner.service.conformance import simulated_service as part_module
+from faust_assigner.service.conformance.simulated_service import SimulatedService, Work, at
 from faust_assigner.service.conformance.subjects import Subject
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from tests.support.assigning.consumers import virtually
@@ -233,20 +233,20 @@ def conforms(
     monkeypatch: pytest.MonkeyPatch,
     rule: str,
     *bugs: str,
-    watch: Callable[[Part], None] | None = None,
+    watch: Callable[[SimulatedService], None] | None = None,
 ) -> str:
     """Return how a puppet with these bugs breaks the rule, in virtual time."""
     found: list[str] = []
-    parts: list[Part] = []
+    parts: list[SimulatedService] = []
 
     @contextlib.asynccontextmanager
-    async def served(part: Part) -> AsyncIterator[str]:
+    async def served(part: SimulatedService) -> AsyncIterator[str]:
         parts.append(part)
-        yield "the part"
+        yield "the service"
 
     @contextlib.asynccontextmanager
     async def start(target: str, name: str) -> AsyncIterator[Subject]:
-        assert (target, name) == ("the part", f"conformance-{rule}")
+        assert (target, name) == ("the service", f"conformance-{rule}")
         puppet = Puppet(parts[-1], name, frozenset(bugs))
         works = [puppet.register(), puppet.beat(), puppet.toil()]
         tasks = [asyncio.create_task(work) for work in works]

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from faust_assigner.service.errors import Busy
-from faust_assigner.service.server.servicer import spoken
+from faust_assigner.service.server.servicer import refusals_as_status
 from faust_assigner.service.serving.admission import AT_ONCE, Admission
 from faust_assigner.service.store.base import Lease
 from faust_assigner.service.store.memory import MemoryStore
@@ -95,7 +95,7 @@ async def test_a_refusal_for_want_of_room_may_be_tried_again() -> None:
             told.append(code)
 
     context: Any = Context()
-    async with spoken(context):
+    async with refusals_as_status(context):
         raise Busy("later")
     assert told == [grpc.StatusCode.UNAVAILABLE]
 

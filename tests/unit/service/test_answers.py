@@ -318,10 +318,10 @@ async def test_a_failed_release_may_name_the_grant_to_which_it_refers(
     if is_taken:
         await acks.release_failed(Answer("old", AT, incarnation="o1"), "w", granted)
     else:
-        with pytest.raises(WrongPhase, match="this epoch has ended"):
+        with pytest.raises(WrongPhase, match="the epoch of this answer has ended"):
             await acks.release_failed(Answer("old", AT, incarnation="o1"), "w", granted)
         await store.txn([], [Delete(ALL.assignment(AT))])
-        with pytest.raises(WrongPhase, match="this epoch has ended"):
+        with pytest.raises(WrongPhase, match="the epoch of this answer has ended"):
             await acks.release_failed(Answer("old", AT, incarnation="o1"), "w", 101)
 
 

@@ -15,10 +15,11 @@ from faust_assigner.service.errors import NotFound, StoreUnavailable
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leading.catalogue import Catalogue
 from faust_assigner.service.leading.election import Deposed
-from faust_assigner.service.records import BY_OPERATOR, Consumer
+from faust_assigner.service.records import BY_OPERATOR, Consumer, TopicConfig
 from faust_assigner.service.server.discovery import KafkaTopics
 from faust_assigner.service.store.base import Delete, KeyValue
 from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.tasks import ended
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, put, store, view_of
@@ -142,6 +143,36 @@ def test_a_leader_that_was_deposed_asks_kafka_no_more() -> None:
     virtually(story)
 
 
+def test_a_check_of_an_earlier_term_does_not_count_as_the_last_one() -> None:
+    """A topic is removed after two consecutive checks without it; another leader found it between."""
+    kafka: dict[str, int] = {}
+    written: list[object] = []
+
+    async def partitions(topic: str) -> int | None:
+        return kafka.get(topic)
+
+    class Term:
+        async def commit(self, compares: object, writes: object) -> None:
+            written.append(writes)
+
+    async def story() -> None:
+        anything: Any = None
+        term: Any = Term()
+        topic = replace(view_of(topics={"a": 1}).topics["a"], value=TopicConfig("a", 1, True))
+        view = view_of(topics={})
+        view.topics["a"] = topic
+        mirror: Any = SimpleNamespace(view=view)
+        settings = ServiceSettings(topic_refresh_s=60.0)
+        found = Catalogue(anything, KEYS, settings, LoopClock(), mirror, {}, partitions)
+        for checks, removals in ((1, 0), (1, 0), (2, 1)):
+            refreshing = asyncio.create_task(found.refresh(term))
+            await asyncio.sleep(60.0 * checks + 1.0)
+            await ended(refreshing)
+            assert len(written) == removals
+
+    virtually(story)
+
+
 # -- removed and recreated topics ---------------------------------------------------------------------------
 
 
@@ -203,7 +234,9 @@ def test_a_store_that_was_wiped_has_its_topics_again() -> None:
     told(story)
 
 
-def test_a_topic_that_an_operator_removed_is_nobodys_and_stays_away() -> None:
+def test_a_topic_that_an_operator_removed_is_nobodys_and_stays_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Only an operator restores the topic, not an instance with an old command line."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
@@ -217,6 +250,7 @@ def test_a_topic_that_an_operator_removed_is_nobodys_and_stays_away() -> None:
         assert {at.topic for at in one.owned} == {"bills"}
         with pytest.raises(NotFound, match="an operator removed it"):
             await node.register(Consumer(name="b", topics=("orders",)))
+        assert "was missing in the store" not in caplog.text
         await node.set_topic("orders", 3)
         await eventually(lambda: len(one.owned) == 5)
 

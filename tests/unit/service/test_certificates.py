@@ -12,7 +12,7 @@ import pytest
 from faust_assigner.service import certificates
 from faust_assigner.service.certificates import Certificates, Pem, PemFiles
 from faust_assigner.service.client import Access
-from faust_assigner.service.client.operator import is_well
+from faust_assigner.service.client.operator import is_serving
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
 from tests.support.assigning.instances import calls_ended
@@ -44,12 +44,12 @@ async def test_a_new_certificate_is_shown_to_the_next_connection(tmp_path: Path)
     said = {"bind": "127.0.0.1:0", "tls_cert": str(pair.cert), "tls_key": str(pair.key)}
     async with running(Options.read(said, {})) as (port, *_):
         access = Access(ca=authority.ca)
-        assert await is_well(f"127.0.0.1:{port}", "process", access)
+        assert await is_serving(f"127.0.0.1:{port}", "process", access)
         first = await _asked(port)
         copied(authority.sign("two"), tmp_path)
         second = await _asked(port)
         assert (first, second) == (der(tmp_path / "one.pem"), der(tmp_path / "two.pem"))
-        assert await is_well(f"127.0.0.1:{port}", "process", access)
+        assert await is_serving(f"127.0.0.1:{port}", "process", access)
     await calls_ended()
 
 
@@ -71,7 +71,7 @@ async def test_an_authority_that_is_exchanged_lets_in_what_the_new_one_signs(
         async def is_let_in(authority: Authority, name: str) -> bool:
             mine = authority.sign(name)
             access = Access(ca=server.ca, cert=mine.cert, key=mine.key)
-            return await is_well(f"127.0.0.1:{port}", "process", access)
+            return await is_serving(f"127.0.0.1:{port}", "process", access)
 
         assert [await is_let_in(old, "a"), await is_let_in(new, "b")] == [True, False]
         shutil.copy(new.ca, ca)

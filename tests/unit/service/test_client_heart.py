@@ -550,5 +550,5 @@ async def test_a_registration_that_was_answered_late_is_renewed_at_once(
         begun=lambda: None,
     )
     said = pb.AssignmentUpdate(session_id="s1", lives_ms=lives_ms)
-    assert await streams.lives_until(said, sent_at) == until
+    assert await streams.registration_end(said, sent_at) == until
     assert asked == ([("Heartbeat", "s1", False, 3.0)] if is_asked else [])

@@ -37,7 +37,7 @@ class Stage:
     def __init__(self) -> None:
         self.acts: list[tuple[Any, ...]] = []
         self.warm_s = self.release_s = self.drop_s = 0.0
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.refusal: Exception | None = None
         self.is_open = True
         handlers: Any = self
@@ -182,6 +182,26 @@ def test_an_error_of_a_handler_is_reported_as_the_failure_of_its_hand_off(
         ("release", T1, "c"),
         ("release_failed", 7, "ValueError: no disk"),
         ("released", 9, 41),
+        ("warm", T0, 3),
+    ]
+
+
+def test_a_handler_that_the_app_itself_cancels_fails() -> None:
+    """The app awaits a task that it has cancelled; the service would wait for the answer in vain."""
+
+    async def story(s: Stage) -> None:
+        s.error = asyncio.CancelledError()
+        await s.jobs.take(WARM)
+        await s.jobs.take(RELEASE)
+        await asyncio.sleep(1.0)
+        await s.jobs.finish((T1,), 5.0)
+
+    why = "RuntimeError: the app's own code cancelled this call"
+    assert sorted(act[1:] for act in staged(story)) == [
+        ("failed", 3, why),
+        ("release", T0, "b"),
+        ("release", T1, ""),
+        ("release_failed", 7, why),
         ("warm", T0, 3),
     ]
 

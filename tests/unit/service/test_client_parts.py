@@ -287,24 +287,24 @@ async def test_a_session_is_that_of_its_first_message_with_its_times() -> None:
     assert (list(box.inbox.rest()), session.left_s) == ([Lost((T0,))], 8.0)
     session.heard()
     now[0] = 117.0
-    assert (session.is_alive, session.is_deaf) == (True, False)
+    assert (session.is_alive, session.is_silent) == (True, False)
     session.is_registered = False
     assert session.is_alive is False
 
 
-def test_a_stream_that_pulses_is_deaf_after_half_of_the_time_to_live() -> None:
-    """A stream without pulses is never deaf."""
+def test_a_stream_that_pulses_is_silent_after_half_of_the_time_to_live() -> None:
+    """A stream without pulses is never silent."""
     now = [100.0]
     box = Box()
     session = Session(box.holdings, box.inbox, lambda: now[0])
-    for pulse_ms, is_deaf in ((1, True), (0, False)):
+    for pulse_ms, is_silent in ((1, True), (0, False)):
         said = pb.AssignmentUpdate(session_id="s", lives_ms=10_000, pulse_ms=pulse_ms)
         session.begin(said, until=200.0)
         session.heard()
         now[0] += 5.0
-        assert session.is_deaf is False
+        assert session.is_silent is False
         now[0] += 0.1
-        assert session.is_deaf is is_deaf
+        assert session.is_silent is is_silent
 
 
 def test_a_session_that_is_given_up_is_lost_at_once() -> None:

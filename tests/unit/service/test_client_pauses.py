@@ -103,7 +103,7 @@ async def test_a_session_counts_from_when_it_was_asked_for(lives_ms: int, ends_a
     client = AssignerClient("nowhere:1", "c", clock=lambda: now[0])
     at = TopicPartition("t", 0)
     said = pb.AssignmentUpdate(session_id="s", lives_ms=lives_ms)
-    client._session.begin(said, await client._streams.lives_until(said, 5.0))
+    client._session.begin(said, await client._streams.registration_end(said, 5.0))
     client.holdings.update([Grant(at, 1)], [], snapshot=True)
     for now[0] in (12.0, 14.9, 15.1):
         assert client.may_work(at) == (now[0] < ends_at)
@@ -166,7 +166,7 @@ async def test_a_heartbeat_brings_the_time_of_a_late_answer_up_to_date(
 
     client._calls.once = once  # type: ignore[method-assign]
     said = pb.AssignmentUpdate(session_id="s", lives_ms=10_000)
-    assert await client._streams.lives_until(said, 5.0) == ends_at
+    assert await client._streams.registration_end(said, 5.0) == ends_at
     assert asked == [("Heartbeat", "s")]
 
 
@@ -259,7 +259,7 @@ async def test_a_late_stream_is_not_given_up_during_its_first_heartbeat() -> Non
     client = AssignerClient("nowhere:1", "c", clock=lambda: 9.0)
     acts: list[str] = []
 
-    async def lives_until(said: pb.AssignmentUpdate, sent_at: float) -> float:
+    async def registration_end(said: pb.AssignmentUpdate, sent_at: float) -> float:
         acts.append("heartbeat")
         return sent_at + 10.0
 
@@ -273,7 +273,7 @@ async def test_a_late_stream_is_not_given_up_during_its_first_heartbeat() -> Non
         def cancel(self) -> None:
             acts.append("no more wait")
 
-    client._streams.lives_until = lives_until  # type: ignore[method-assign]
+    client._streams.registration_end = registration_end  # type: ignore[method-assign]
     client._inbox.take = lambda message, *, is_first: acts.append(f"taken {is_first}")  # type: ignore[method-assign]
     await client._streams._read(stream(), Patience(), 5.0)  # type: ignore[arg-type]
     assert acts == [

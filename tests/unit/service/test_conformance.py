@@ -15,9 +15,9 @@ import pytest
 
 from examples.conformance.client import Worker
 from faust_assigner.service.client import Assigned, AssignerClient, Lost, Release, Retry, Warm
-from faust_assigner.service.conformance.part import TOPIC, Work
 from faust_assigner.service.conformance.rules import RULES, broken
-from faust_assigner.service.conformance.subjects import Start, Subject
+from faust_assigner.service.conformance.simulated_service import TOPIC, Work
+from faust_assigner.service.conformance.subjects import Start, Subject, process_of
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -300,3 +300,16 @@ async def test_the_command_tries_a_client_that_is_a_process() -> None:
         )
         out, _ = await process.communicate()
         assert (process.returncode, out.decode()[: len(said)]) == (code, said)
+
+
+async def test_a_client_under_a_shell_ends_with_its_rule() -> None:
+    """The command may start the client as its child, as `go run` does; the child has the output, too."""
+    client = "while :; do echo WORK conformance 0 5 1.5; sleep 0.01; done"
+    started = process_of(["sh", "-c", f"sh -c '{client}' & wait"])
+    async with asyncio.timeout(20):
+        async with started("h:1", "c") as subject:
+            while not subject.work:
+                await asyncio.sleep(0.01)
+            before = len(subject.work)
+            await subject.freeze(0.5)
+            assert len(subject.work) < before + 5

@@ -18,9 +18,9 @@ from faust_assigner.service.client import TopicPartition as Spoken
 from faust_assigner.service.client.messages import grants_of
 from faust_assigner.service.client.partitions import Partitions
 from faust_assigner.service.commands import AbortWarm, Assignment, Owned, Pulse
-from faust_assigner.service.condition import Condition
 from faust_assigner.service.errors import Replaced
 from faust_assigner.service.handoff import Phase, TopicPartition
+from faust_assigner.service.instance_state import InstanceState
 from faust_assigner.service.leading.catalogue import Catalogue
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.record import Record
@@ -186,7 +186,7 @@ def test_a_group_without_a_leader_for_a_leaders_time_to_live_has_none(vacant_s: 
     now = [100.0]
     clock: Any = SimpleNamespace(monotonic=lambda: now[0])
     mirror: Any = SimpleNamespace(view=View(ALL), heard_at=100.0)
-    condition = Condition(mirror, clock, ServiceSettings())
+    condition = InstanceState(mirror, clock, ServiceSettings())
     condition.heard([Change("leaders", "leader", None, None)])
     now[0] += vacant_s
     assert condition.has_leader is (vacant_s < 15.0)
@@ -297,8 +297,8 @@ async def test_a_registration_with_less_than_half_of_its_time_left_is_renewed_at
 
     client._calls.once = once  # type: ignore[method-assign]
     said = pb.AssignmentUpdate(session_id="s", lives_ms=10_000)
-    assert await client._streams.lives_until(said, 5.0) == 21.0
-    assert await client._streams.lives_until(said, 6.0) == 16.0
+    assert await client._streams.registration_end(said, 5.0) == 21.0
+    assert await client._streams.registration_end(said, 6.0) == 16.0
 
 
 def test_an_owner_that_stopped_at_the_first_record_is_followed_there() -> None:

@@ -29,6 +29,7 @@ from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
 from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import virtually
 from tests.support.assigning.instances import Consumer, calls_ended, consumers, settled, until
 
 QUICK = {"bind": "127.0.0.1:0", "consumer_ttl": "3", "leader_ttl": "3", "debounce": "0.1"}
@@ -206,3 +207,19 @@ async def test_metrics_and_health_tell_groups_apart() -> None:
             await until(lambda unowned=unowned: unowned in page(), unowned)
             assert f'faust_assigner_service_handoffs{{group="{group}",phase="Ready"}} 0.0' in page()
     await calls_ended()
+
+
+def test_groups_stop_at_the_same_time() -> None:
+    """If the store is silent, each stop takes some seconds, and Kubernetes waits for all of them."""
+
+    class Slow:
+        async def stop(self) -> None:
+            await asyncio.sleep(5.0)
+
+    async def story() -> None:
+        began = asyncio.get_running_loop().time()
+        nodes: Any = {"a": Slow(), "b": Slow(), "c": Slow()}
+        await Groups(nodes).stop()
+        assert asyncio.get_running_loop().time() - began == 5.0
+
+    virtually(story)

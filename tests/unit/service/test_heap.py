@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from faust_assigner.service import heap
-from faust_assigner.service.heap import GROWN_BY, MANY, Grown, without_collections
+from faust_assigner.service.heap import GROWN_BY, MANY, GrowthFreezer, without_collections
 from faust_assigner.service.leading import rebalancer
 from faust_assigner.service.leading.rebalancer import _beside
 from faust_assigner.service.mirror import Mirror
@@ -27,12 +27,12 @@ def _seen_again() -> Iterator[None]:
 def test_a_copy_that_grows_is_hidden_once_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hiding costs a collection of young objects, and may hide a few cycles forever."""
     hidden: list[int] = []
-    monkeypatch.setattr(heap, "hide", lambda: hidden.append(1))
-    grown = Grown()
+    monkeypatch.setattr(heap, "freeze_all", lambda: hidden.append(1))
+    grown = GrowthFreezer()
     for keys in (10, GROWN_BY - 1, GROWN_BY, GROWN_BY + 1, 2 * GROWN_BY - 1, 10):
-        grown.look(keys)
+        grown.freeze_if_grown(keys)
     assert len(hidden) == 1
-    grown.look(2 * GROWN_BY)
+    grown.freeze_if_grown(2 * GROWN_BY)
     assert len(hidden) == 2
 
 
@@ -46,7 +46,7 @@ def test_young_garbage_is_freed_before_the_rest_is_hidden() -> None:
     node = Node()
     node.itself = node
     del node
-    heap.hide()
+    heap.freeze_all()
     assert gc.get_freeze_count() > 0
     gc.unfreeze()
     assert not any(isinstance(found, Node) for found in gc.get_objects())

@@ -177,3 +177,13 @@ def test_what_was_owned_last_is_remembered_until_something_is_owned_again() -> N
     assert holdings.former() == (P[0], P[1]), "it is given nothing yet"
     holdings.update([Grant(P[2], 5)], ())
     assert holdings.former() == (P[2],)
+
+
+def test_there_is_no_digest_while_a_snapshot_is_incomplete() -> None:
+    """The digest from before the snapshot would report partitions that the snapshot may take away."""
+    holdings = holding(Grant(P[0], 1), Grant(P[1], 3))
+    assert holdings.held() == held([("orders", 0, 1), ("orders", 1, 3)])
+    holdings.update([Grant(P[2], 5)], (), snapshot=True, more=True)
+    assert holdings.held() is None
+    holdings.update([Grant(P[0], 7)], ())
+    assert holdings.held() == held([("orders", 2, 5), ("orders", 0, 7)])

@@ -61,8 +61,9 @@ async def test_a_put_under_a_lease_that_was_never_granted_is_refused() -> None:
     """The id of the first lease is unknown too, until it is granted."""
     kept = MemoryStore()
     for lease in (1, 7):
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLost) as refused:
             await kept.txn([], [Put("/a", b"x"), Put("/b", b"x", lease)])
+        assert refused.value.lease_id == lease
     assert (await kept.list("/")).items == ()
     await kept.close()
 
@@ -281,3 +282,16 @@ async def test_a_closed_store_refuses_each_call_and_ends_its_watches() -> None:
     ):
         with pytest.raises(StoreUnavailable):
             await call
+
+
+async def test_a_listing_is_ascending_whatever_the_order_of_the_writes() -> None:
+    """A change of a key does not move it."""
+    kept = MemoryStore(first_revision=40)
+    for key in ("/c", "/a", "/b", "/d", "/a"):
+        await kept.txn([], [Put(key, key.encode())])
+    found = await kept.list("/")
+    assert [(kv.key, kv.create_revision, kv.mod_revision, kv.version) for kv in found.items] == [
+        ("/a", 42, 45, 2), ("/b", 43, 43, 1), ("/c", 41, 41, 1), ("/d", 44, 44, 1),
+    ]  # fmt: skip
+    assert found.revision == 45
+    await kept.close()

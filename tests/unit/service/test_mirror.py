@@ -15,7 +15,7 @@ from faust_assigner.service.clock import SystemClock
 from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.mirror import AHEAD, REST, Mirror
 from faust_assigner.service.records import TopicConfig
-from faust_assigner.service.store.base import Event, KeyValue, Listing
+from faust_assigner.service.store.base import Delete, Event, KeyValue, Listing
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import differences
 from tests.support.assigning.consumers import LoopClock, virtually
@@ -71,6 +71,43 @@ async def test_the_loop_goes_on_while_a_large_listing_is_compared(
     assert told == ["t0", "t1"]
     assert mirror.view.raw[lost.key] == lost
     assert mirror.view.base == 0, "epochs are raised where a store was restored"
+    await kept.close()
+
+
+async def test_a_key_deleted_before_a_large_listing_does_not_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A late watch adds the key during the comparison; the listing's revision hides its deletion.
+
+    The watch skips events at or below the revision of a listing.
+    """
+    free, compared = threading.Event(), threading.Event()
+
+    def waits(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
+        compared.set()
+        assert free.wait(30.0), "the loop stood still meanwhile"
+        return differences(known, listing)
+
+    monkeypatch.setattr(mirror_module, "LARGE", 2)
+    kept = MemoryStore()
+    for number in range(3):
+        await put(kept, ALL.topic(f"t{number}"), codec.dump_topic(TopicConfig(f"t{number}", 1)))
+    mirror = Mirror(kept, ALL, SystemClock(), reconcile_s=60.0)
+    await mirror.load()
+    short = await put(kept, ALL.topic("short"), codec.dump_topic(TopicConfig("short", 1)))
+    deleted = (await kept.txn([], [Delete(short.key)])).revision
+    later = await put(kept, ALL.topic("later"), codec.dump_topic(TopicConfig("later", 1)))
+    monkeypatch.setattr(mirror_module, "differences", waits)
+    task = asyncio.create_task(mirror._relist())
+    while not compared.is_set():
+        await asyncio.sleep(0.01)
+    mirror._apply([Event(short.key, short.mod_revision, short)], short.mod_revision)
+    free.set()
+    assert await task
+    mirror._apply([Event(short.key, deleted, None)], deleted)  # the rest of the late watch
+    assert mirror.revision == later.mod_revision
+    assert mirror.view.raw == {kv.key: kv for kv in (await kept.list(ALL.prefix)).items}
+    assert sorted(mirror.view.topics) == ["later", "t0", "t1", "t2"]
     await kept.close()
 
 

@@ -303,7 +303,7 @@ def test_between_listings_one_key_is_read_and_only_an_answer_is_news(answers: bo
         await mirror.load()
         began = loop.time()
         await asyncio.sleep(7.0)
-        await mirror._greet()
+        await mirror._check_store()
         assert mirror.heard_at == began + (7.0 if answers else 0.0)
         assert [call[1:] for call in store.calls] == [("list", "/g/"), ("get", ALL.leader)]
 

@@ -93,7 +93,7 @@ def test_the_signs_of_another_past(
 
     async def story(s: Stage) -> None:
         listing = Listing(revision, ())
-        assert s.mirror._is_of_another_past(listing, found, asked) is is_restored
+        assert s.mirror._is_of_restored_store(listing, found, asked) is is_restored
 
     staged(story, Store(Listing(20, ())))
 

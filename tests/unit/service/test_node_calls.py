@@ -107,7 +107,7 @@ async def test_the_epoch_of_a_failed_release_is_a_revision_above_the_base() -> N
     assert await store.owner(AT, "a", "a2") == 101
     part.check_grant = Answering(store, ALL).check_grant
     answer = Answer("a", AT, 7, **ID)
-    with pytest.raises(WrongPhase, match="this epoch has ended"):
+    with pytest.raises(WrongPhase, match="the epoch of this answer has ended"):
         await node.acks.release_failed(answer, "why", 1_100)
     assert part.calls == []
     assert await node.acks.release_failed(answer, "why", 1_101) == 1_005

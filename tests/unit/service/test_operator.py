@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,10 @@ from faust_assigner.errors import TryAgain
 from faust_assigner.service.client import operator
 from faust_assigner.service.client.operator import CALL_S, Operator
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.kafka_assigner_pb2_grpc import (
+    KafkaAssignerAdminServicer,
+    add_KafkaAssignerAdminServicer_to_server,
+)
 from faust_assigner.service.server.groups import Groups
 
 PLACE = {"topic": "t", "partition": 3}
@@ -72,7 +78,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append("closed")
 
     access = SimpleNamespace(
-        open=lambda target: SimpleNamespace(close=close), metadata=lambda: (("a", "b"),)
+        open=lambda target, options: SimpleNamespace(close=close), metadata=lambda: (("a", "b"),)
     )
     monkeypatch.setattr(operator, "Access", lambda: access)
     return found
@@ -234,3 +240,64 @@ async def test_nodes_that_were_started_are_stopped_if_another_one_does_not_start
         assert told == []
         await groups.stop()
         assert told == ["a", "b", "c"]
+
+
+class _Idle(KafkaAssignerAdminServicer):
+    """A service whose state never changes after the first message."""
+
+    async def WatchState(  # noqa: N802 - gRPC's name
+        self, request: Any, context: Any
+    ) -> AsyncIterator[pb.State]:
+        """Stream one state, then wait."""
+        yield pb.State(leader="x")
+        await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def _relayed(port: int, is_silent: asyncio.Event) -> AsyncIterator[int]:
+    """Relay connections to ``port``, and drop all bytes once ``is_silent`` is set; yield the port."""
+    ends: list[asyncio.StreamWriter] = []
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            if not is_silent.is_set():
+                writer.write(data)
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        ends.extend((writer, far_writer))
+        with contextlib.suppress(ConnectionError):
+            await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for end in ends:
+            end.close()
+
+
+async def test_a_watch_ends_if_the_connection_has_become_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No byte arrives, and the connection stays open: an idle group would look the same for ever."""
+    times = {name: value and 300 for name, value in operator.KEEPALIVE}
+    assert list(times.values()) == [300, 300, 300, 0]
+    monkeypatch.setattr(operator, "KEEPALIVE", tuple(times.items()))
+    server = grpc.aio.server()
+    add_KafkaAssignerAdminServicer_to_server(_Idle(), server)
+    port, is_silent = server.add_insecure_port("127.0.0.1:0"), asyncio.Event()
+    await server.start()
+    seen: list[str] = []
+
+    async def watch(admin: Operator) -> None:
+        async for state in admin.watch():
+            seen.append(state.leader)
+            is_silent.set()
+
+    async with _relayed(port, is_silent) as near, Operator(f"127.0.0.1:{near}") as admin:
+        with pytest.raises(TryAgain, match="ping timeout"):
+            await asyncio.wait_for(watch(admin), 20.0)
+    assert seen == ["x"]
+    await server.stop(None)

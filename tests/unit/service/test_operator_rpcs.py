@@ -78,10 +78,11 @@ async def test_a_dry_run_has_the_revision_of_its_begin() -> None:
     """Leaving and joining consumers are not swapped."""
     node = Node([PlannedMove(AT, None, "b")])
     node.overview = node
-    request = pb.PlanRequest(group="g", without=["a"], extra=[{"consumer_name": "d", "rack": "r"}])
+    added = [{"consumer_name": "e"}, {"consumer_name": "d", "rack": "r"}]
+    request = pb.PlanRequest(group="g", without=["b", "a"], extra=added)
     parts = [part async for part in operators(node).Plan(request, Context())]
-    extra = [Consumer(name="d", rack="r")]
-    assert node.calls == [("plan", (), {"without": ["a"], "extra": extra})]
+    extra = [Consumer(name="e"), Consumer(name="d", rack="r")]
+    assert node.calls == [("plan", (), {"without": ["b", "a"], "extra": extra})]
     assert parts == [pb.PlanResponse(revision=41, moves=[{"partition": PLACE, "to_owner": "b"}])]
 
 

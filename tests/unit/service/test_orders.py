@@ -300,6 +300,9 @@ def test_a_move_that_cannot_be_is_refused() -> None:
             await node.orders.move(AT, "a")
         await node.orders.unpin(AT)
         assert AT not in node.view.pins
+        await node.orders.move(at(0, "u"), "b")
+        pin = node.view.pins[at(0, "u")].value
+        assert pin == Pin(at(0, "u"), "b", once=True)
 
     staged(story)
 

@@ -50,7 +50,7 @@ class Stage:
         self.starts: dict[TopicPartition, int] = {}
         self.process_s = 0.0
         self.may = True
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.commit_error: Exception | None = None
         self._coordinator = self
         this: Any = self
@@ -391,7 +391,17 @@ def test_a_partition_with_a_full_queue_is_paused_until_there_is_room() -> None:
     staged(story, queued=2)
 
 
-def test_an_error_of_the_app_ends_all_work() -> None:
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (ValueError("bad record"), pytest.raises(ValueError, match="bad record")),
+        # The app awaits a task that it has cancelled: the partition stood still without a log line.
+        (asyncio.CancelledError(), pytest.raises(RuntimeError, match="the app's own code")),
+    ],
+)
+def test_an_error_of_the_app_ends_all_work(
+    error: BaseException, raised: pytest.RaisesExc[Exception]
+) -> None:
     """The app's error is raised, as no record may be skipped."""
 
     async def story() -> None:
@@ -400,9 +410,9 @@ def test_an_error_of_the_app_ends_all_work() -> None:
         await asyncio.sleep(0)
         await stage.grant(Grant(T0, 5), Grant(T1, 5))
         await asyncio.sleep(0.0625)
-        stage.error = ValueError("bad record")
+        stage.error = error
         stage.fetched = [{T0: [record(T0, 3)], T1: [record(T1, 3)]}]
-        with pytest.raises(ValueError, match="bad record"):
+        with raised:
             await asyncio.wait_for(running, 5.0)
         await asyncio.sleep(0.0625)
         assert asyncio.all_tasks() == {asyncio.current_task()}

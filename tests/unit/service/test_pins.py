@@ -63,10 +63,13 @@ def test_a_pin_waits_while_its_consumer_cannot_take_a_partition_that_travels_alo
     assert found == ({} if hindrance else {AT: "b", MATE: "b"})
 
 
-def test_of_two_pins_for_partitions_that_travel_together_the_first_topics_counts() -> None:
-    """All partitions of the pair follow this pin."""
+@pytest.mark.parametrize("pins", [[Pin(AT, "b"), Pin(MATE, "a")], [Pin(MATE, "a"), Pin(AT, "b")]])
+def test_of_two_pins_for_partitions_that_travel_together_the_first_topics_counts(
+    pins: list[Pin],
+) -> None:
+    """All partitions of the pair follow this pin, whichever pin is older."""
     view = view_of(*CONSUMERS, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "a"})
-    both = pinned(view, Pin(AT, "b"), Pin(MATE, "a"))
+    both = pinned(view, *pins)
     assert choose(both, CONSUMERS, replicas=0).owner == {AT: "b", MATE: "b"}
 
 

@@ -82,7 +82,10 @@ def _broken(data: bytes) -> Any:
     raise DecodeError("no message")
 
 
-@pytest.mark.parametrize("method", ["/kafka_assigner.v1.KafkaAssigner/Other", "/grpc.health/Check"])
+@pytest.mark.parametrize(
+    "method",
+    ["/kafka_assigner.v1.KafkaAssigner/Other", "/grpc.health/Check", "/proxy/kafka_assigner.v1/X"],
+)
 @pytest.mark.parametrize("has_handler", [True, False])
 async def test_only_known_methods_of_the_service_get_a_reader(
     method: str, has_handler: bool
@@ -96,3 +99,20 @@ async def test_only_known_methods_of_the_service_get_a_reader(
     details: Any = SimpleNamespace(method=method)
     found = await ReadableRequests().intercept_service(continuation, details)
     assert (found is handler) is not (has_handler and method.startswith("/kafka"))
+
+
+async def test_a_bug_of_a_reader_is_no_fault_of_the_request() -> None:
+    """Only bytes that are no message are answered so; gRPC logs any other error."""
+
+    def read(data: bytes) -> Any:
+        raise KeyError(data)
+
+    handler = grpc.unary_unary_rpc_method_handler(lambda *_: None, request_deserializer=read)
+
+    async def continuation(_: Any) -> Any:
+        return handler
+
+    details: Any = SimpleNamespace(method="/kafka_assigner.v1.KafkaAssigner/Heartbeat")
+    found = await ReadableRequests().intercept_service(continuation, details)
+    with pytest.raises(KeyError):
+        found.request_deserializer(b"x")

@@ -299,7 +299,9 @@ def test_the_first_consumer_after_an_outage_marks_that_others_are_awaited(
     async def story(s: Stage) -> None:
         if owner is not None:
             await s.store.owner(T0, owner, f"{owner}1")
+        await s.store.put(ALL.departed("a"), b"dismissed")
         await s.register(replace(A, former=former))
+        assert set(s.store.view.departed) == set()
         kv = await s.store.get(ALL.awaiting)
         assert (None if kv is None else kv.value) == mark
         if kv is not None:

@@ -16,7 +16,7 @@ from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owne
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Assigned, Consumer
 from faust_assigner.service.server.convert import messages_of
-from faust_assigner.service.serving.relay import snapshot, tell
+from faust_assigner.service.serving.relay import commands_of_changes, snapshot
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View
 from tests.unit.service.stories import ALL, AT, HANDOFF, view_of
@@ -49,7 +49,7 @@ def happens(view: View, *documents: tuple[str, bytes | None]) -> list[tuple[str,
         change = view.apply(Event(key, revision, kv))
         assert change is not None
         changes.append(change)
-    return list(tell(view, changes))
+    return list(commands_of_changes(view, changes))
 
 
 def stored(handoff: Handoff) -> tuple[str, bytes]:

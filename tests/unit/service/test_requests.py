@@ -179,3 +179,11 @@ def test_a_channel_gets_all_files_options_and_the_name(
         assert (found, told) == ("tls", [("h:7", credentials, options)])
     else:
         assert (found, told) == ("plain", [("h:7", options)])
+
+
+def test_a_reason_that_utf_8_cannot_express_is_sent_all_the_same() -> None:
+    """A message may contain the name of a file that is not UTF-8."""
+    reason = "no file \udcff" + "x" * MOST_SAID
+    shown = ("no file ?" + "x" * MOST_SAID)[:MOST_SAID]
+    assert REQUESTS.failed(WARM, reason).reason == shown
+    assert REQUESTS.release_failed(RELEASE, 4, reason).reason == shown

@@ -89,7 +89,7 @@ class Group:
             helper.told.clear()
         await self.kept.restore(self.saved, self.kept.revision + upto, breaks=breaks)
 
-    async def comes_back(self) -> None:
+    async def rejoin_after_idle(self) -> None:
         """Register the lost consumer again; all consumers work under epochs above all earlier ones."""
         c: Helper = self.b.helpers[2]
         await eventually(lambda: c.ended is Ended.LEASE_LOST)
@@ -141,7 +141,7 @@ def test_epochs_rise_over_a_restored_snapshot(
             group = Group(b, kept)
             await group.lives(upto)
             if raises:
-                await group.comes_back()
+                await group.rejoin_after_idle()
             else:
                 await asyncio.sleep(5.0)
             assert (group.low() == []) is raises
@@ -201,9 +201,9 @@ def test_epochs_rise_over_the_same_snapshot_a_second_time(upto: int) -> None:
         async with Bench(lambda: kept) as b:
             group = Group(b, kept)
             await group.lives(upto)
-            await group.comes_back()
+            await group.rejoin_after_idle()
             await group.goes_back(upto)
-            await group.comes_back()
+            await group.rejoin_after_idle()
             base = await kept.get(ALL.epochs)
             assert base is not None
             assert (group.low(), base.version) == ([], 2), "once at the beginning, once each time"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.service import values as codec
-from faust_assigner.service.errors import StoreUnavailable
+from faust_assigner.service.errors import NotReached, StoreUnavailable
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.serving import routes
@@ -191,7 +191,7 @@ def test_a_watch_waits_five_seconds_for_the_callers_revision(
         await asyncio.sleep(0.2)
         assert bool(watch.found) is is_told
         if not is_told:
-            with pytest.raises(StoreUnavailable, match=f"the caller up to {least}"):
+            with pytest.raises(NotReached, match=f"the caller up to {least}"):
                 await watch.task
         await watch.end()
 
@@ -220,5 +220,17 @@ def test_a_large_table_is_told_in_slices(
         assert [update.more for update in found] == [n < len(sizes) - 1 for n in range(len(sizes))]
         assert [r.at.partition for update in found for r in update.routes] == list(range(count))
         await watch.end()
+
+    virtually(story)
+
+
+def test_an_instance_that_lost_its_store_does_not_say_that_it_is_behind() -> None:
+    """A router takes instances that are behind as the sign of a store that was reset."""
+
+    async def story() -> None:
+        store = await seen()
+        watch = Watch(store, least=1_000 + store.revision + 1, hears=False)
+        with pytest.raises(StoreUnavailable, match="no updates from the store"):
+            await watch.task
 
     virtually(story)

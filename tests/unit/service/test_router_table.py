@@ -11,7 +11,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from faust_assigner.service.client import AssignerClient, Grant, Release, TopicPartition, Warm
+from faust_assigner.service.client import (
+    Access,
+    AssignerClient,
+    Grant,
+    Release,
+    TopicPartition,
+    Warm,
+)
 from faust_assigner.service.client import router as room
 from faust_assigner.service.client.registration import Retry
 from faust_assigner.service.client.router import Route, Router
@@ -109,22 +116,49 @@ def followed(*outcomes: Any) -> tuple[list[tuple[str, int]], Router]:
     return asked, router
 
 
-def lost() -> grpc.aio.AioRpcError:
+def lost(code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> grpc.aio.AioRpcError:
     """The error of a broken stream."""
     none = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, "x")
+    return grpc.aio.AioRpcError(code, none, none, "x")
 
 
 def test_a_router_asks_one_instance_after_another_for_its_revision_at_least() -> None:
     """If no instance has the revision, the store was reset, so the router accepts any revision."""
-    table = update(7, route(T0, "a", 5), snapshot=True)
+    table, behind = update(7, route(T0, "a", 5), snapshot=True), grpc.StatusCode.OUT_OF_RANGE
     asked, router = followed(
-        [table], lost(), [], TimeoutError(), [update(2, snapshot=True)], lost()
+        [table], lost(behind), lost(behind), lost(behind), [update(2, snapshot=True)], lost()
     )
     assert asked == [
         ("x:1", 0), ("y:1", 7), ("x:1", 7), ("y:1", 7), ("x:1", 0), ("y:1", 2), ("x:1", 2),
     ]  # fmt: skip
     assert (TRIES, router.revision) == ([0, 1, 2, 3, 0, 1], 2)
+
+
+def test_a_router_accepts_no_older_table_after_an_outage() -> None:
+    """Instances that do not answer do not prove that the store was reset."""
+    table, behind = update(7, route(T0, "a", 5), snapshot=True), grpc.StatusCode.OUT_OF_RANGE
+    outage = [lost(), [], TimeoutError(), lost(), lost(), lost(behind), lost(behind)]
+    asked, router = followed([table], *outage, [update(8, snapshot=True)])
+    assert [least for _, least in asked] == [0, 7, 7, 7, 7, 7, 7, 7, 7, 8]
+    assert router.revision == 8
+
+
+def test_a_router_with_a_table_survives_a_missing_file_of_its_access() -> None:
+    """A token's or a certificate's file may be missing while it is replaced."""
+    table = update(7, route(T0, "a", 5), snapshot=True)
+    missing = FileNotFoundError(2, "No such file or directory", "token")
+    asked, router = followed([table], missing, missing, [update(8, route(T0, "b", 8))])
+    assert asked == [("x:1", 0), ("y:1", 7), ("x:1", 7), ("y:1", 7), ("x:1", 8)]
+    assert (TRIES, dict(router.routes)) == ([0, 1, 2, 0], {T0: read(T0, "b", 8)})
+
+
+async def test_a_router_without_a_table_raises_for_a_missing_file_of_its_access(
+    tmp_path: Path,
+) -> None:
+    """The path is probably wrong."""
+    with pytest.raises(FileNotFoundError, match="no-token"):
+        async with Router("x:1", access=Access(token_file=tmp_path / "no-token")) as router:
+            await router.ready()
 
 
 async def test_a_stream_begins_with_an_empty_table_and_asks_for_its_topics(

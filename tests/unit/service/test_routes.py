@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.client import Access, Registration, Retry, Router
 from faust_assigner.service.client import TopicPartition as Spoken
-from faust_assigner.service.errors import BadRequest, StoreUnavailable
+from faust_assigner.service.errors import BadRequest, NotReached, StoreUnavailable
 from faust_assigner.service.faults import Unauthenticated
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.node import AssignerNode
@@ -166,7 +168,7 @@ def test_an_instance_that_is_behind_the_caller_waits_and_then_refuses() -> None:
                 await node.set_topic("t", 2)
                 await eventually(lambda: told)
                 assert told[0].revision >= ahead
-            with pytest.raises(StoreUnavailable, match="the caller"):
+            with pytest.raises(NotReached, match="the caller"):
                 await anext(node.routes((), node.revision + 1_000))
         await kept.close()
 
@@ -361,7 +363,8 @@ async def test_a_router_begins_anew_when_no_instance_has_reached_its_revision() 
         asked.append((target, least))
         if len(asked) == 4:
             raise asyncio.CancelledError
-        raise TimeoutError
+        none = grpc.aio.Metadata()
+        raise grpc.aio.AioRpcError(grpc.StatusCode.OUT_OF_RANGE, none, none, "behind")
 
     router._hold_one = hold_one  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):

@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner.service.commands import Assignment, Owned, Pulse
 from faust_assigner.service.digest import Held
-from faust_assigner.service.errors import Busy, StoreUnavailable, WrongCaller, expelled
+from faust_assigner.service.errors import Busy, NotReached, StoreUnavailable, WrongCaller, expelled
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Action, Consumer, Ended
 from faust_assigner.service.server import limits
@@ -262,6 +262,7 @@ async def test_a_process_that_was_replaced_by_itself_reads_so() -> None:
         (WrongCaller("no"), grpc.StatusCode.PERMISSION_DENIED, "no"),
         (Busy("later"), grpc.StatusCode.UNAVAILABLE, "later"),
         (StoreUnavailable("silent"), grpc.StatusCode.UNAVAILABLE, "StoreUnavailable: silent"),
+        (NotReached("behind"), grpc.StatusCode.OUT_OF_RANGE, "behind"),
     ],
 )
 async def test_an_error_of_the_node_is_the_status_of_the_call(

@@ -13,7 +13,7 @@ import pytest
 from faust_assigner.service import values as codec
 from faust_assigner.service.certificates import PemFiles
 from faust_assigner.service.commands import Release
-from faust_assigner.service.errors import StoreError, StoreUnavailable
+from faust_assigner.service.errors import NotReached, StoreError, StoreUnavailable
 from faust_assigner.service.records import Ended, Status
 from faust_assigner.service.serving.routes import LEAST_S, TOGETHER_S, _wait_for_revision
 from faust_assigner.service.store import etcd
@@ -47,12 +47,13 @@ async def test_a_caller_ahead_of_an_instance_is_refused_at_the_end_of_its_time()
         mirror.dated += 1
 
     clock: Any = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
-    with pytest.raises(StoreUnavailable, match="read up to revision 9, the caller up to 11"):
-        await _wait_for_revision(mirror, clock, 11)
+    condition: Any = SimpleNamespace(hears_store=True)
+    with pytest.raises(NotReached, match="read up to revision 9, the caller up to 11"):
+        await _wait_for_revision(mirror, condition, clock, 11)
     assert slept == [TOGETHER_S] * 2
-    await _wait_for_revision(mirror, clock, 11)
+    await _wait_for_revision(mirror, condition, clock, 11)
     assert len(slept) == 4
-    await _wait_for_revision(mirror, clock, 11)
+    await _wait_for_revision(mirror, condition, clock, 11)
     assert len(slept) == 4
 
 
@@ -154,3 +155,23 @@ def test_a_complaint_about_files_is_logged_again_after_they_were_valid(
         shutil.copy(kept.key, pair.key)
         assert files.changed() is not None
     assert caplog.text.count("The test keeps its previous certificates") == 2
+
+
+async def test_a_user_whose_refusal_has_no_details_is_refused() -> None:
+    """Some proxies send a status without any text."""
+    none = calls.grpc.aio.Metadata()
+    silent = calls.grpc.aio.AioRpcError(calls.CODE.UNAVAILABLE, none, none)
+    stage = calls.Stage(silent, user="u")
+    with pytest.raises(StoreUnavailable, match=r"^etcd at h0:1: UNAVAILABLE: $"):
+        await stage.store.get("/g/a")
+
+
+async def test_a_compacted_revision_of_a_read_is_named() -> None:
+    """The oldest remaining revision is unknown: etcd's answer does not have it."""
+    stage = calls.Stage(
+        pb.RangeResponse(header={"revision": 17}, kvs=[calls.kv("/g/a", 3)], more=True),
+        calls.failed(calls.CODE.OUT_OF_RANGE, "required revision has been compacted"),
+    )
+    with pytest.raises(calls.Compacted) as compacted:
+        await stage.store.list("/g/")
+    assert (compacted.value.wanted, compacted.value.oldest) == (17, 0)

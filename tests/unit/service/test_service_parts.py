@@ -15,7 +15,6 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.certificates import Pem, PemFiles, stamp_of
-from faust_assigner.service.condition import Condition
 from faust_assigner.service.digest import Held, held
 from faust_assigner.service.errors import (
     BadRequest,
@@ -30,7 +29,8 @@ from faust_assigner.service.errors import (
     WrongCaller,
     WrongPhase,
 )
-from faust_assigner.service.faults import Unauthenticated, Unserved, code_of, refusal
+from faust_assigner.service.faults import Unauthenticated, Unimplemented, code_of, refusal
+from faust_assigner.service.instance_state import InstanceState
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.store.base import Delete, Put, Write, absent, unchanged
 from faust_assigner.service.store.rewrite import ATTEMPTS, rewritten
@@ -177,7 +177,7 @@ def test_the_store_is_heard_within_the_longer_of_two_times(
     mirror: Any = SimpleNamespace(view=View(ALL), heard_at=-float("inf"))
     now = [100.0]
     clock: Any = SimpleNamespace(monotonic=lambda: now[0])
-    condition = Condition(mirror, clock, settings)
+    condition = InstanceState(mirror, clock, settings)
     assert (condition.hears_store, condition.has_leader, condition.is_paused) == (
         False,
         False,
@@ -197,7 +197,7 @@ def test_a_leaders_key_counts_for_its_time_to_live_after_it_is_gone() -> None:
     now = [100.0]
     mirror: Any = SimpleNamespace(view=view, heard_at=0.0)
     clock: Any = SimpleNamespace(monotonic=lambda: now[0])
-    condition = Condition(mirror, clock, ServiceSettings(leader_ttl_s=15.0))
+    condition = InstanceState(mirror, clock, ServiceSettings(leader_ttl_s=15.0))
     leader, other = Change("leaders", "leader", None, None), Change("topics", "t", None, None)
     condition.heard([other, leader])
     now[0] = 114.9
@@ -240,7 +240,7 @@ CODES: dict[type[ServiceRefused], grpc.StatusCode] = {
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     Replaced: grpc.StatusCode.ALREADY_EXISTS,
     Expelled: grpc.StatusCode.ABORTED,
-    Unserved: grpc.StatusCode.UNIMPLEMENTED,
+    Unimplemented: grpc.StatusCode.UNIMPLEMENTED,
     WrongCaller: grpc.StatusCode.PERMISSION_DENIED,
     WrongPhase: grpc.StatusCode.FAILED_PRECONDITION,
     NotFound: grpc.StatusCode.NOT_FOUND,

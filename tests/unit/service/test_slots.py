@@ -12,7 +12,7 @@ import pytest
 from faust_assigner.service.commands import AbortWarm, Warm
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.moves import rebalance
-from faust_assigner.service.leading.record import Record, unreserved
+from faust_assigner.service.leading.record import Record, unreserved_places
 from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Consumer, Ended, Status
@@ -138,7 +138,7 @@ def test_a_quarter_of_the_places_is_kept_for_consumers_that_leave() -> None:
 @pytest.mark.parametrize(("places", "left"), [(1, 1), (2, 1), (4, 3), (7, 6), (8, 6), (256, 192)])
 def test_a_quarter_is_one_at_least_and_never_the_only_one(places: int, left: int) -> None:
     """A single place is open to all hand-offs."""
-    assert unreserved(places) == left
+    assert unreserved_places(places) == left
 
 
 def test_a_consumer_whose_hand_offs_failed_has_one_place_until_it_gets_one_ready() -> None:

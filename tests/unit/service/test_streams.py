@@ -10,7 +10,7 @@ import pytest
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Pulse
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.records import Ended
-from faust_assigner.service.serving.registry import Registry, Stream, followed_by
+from faust_assigner.service.serving.registry import Registry, Stream, end_reason
 
 AT = TopicPartition("t", 0)
 FULL = Assignment(full=True)
@@ -201,7 +201,7 @@ def test_a_stream_of_the_same_process_ends_as_registered_again(
     other = s.of("b")
     for stream in (before, other, after):
         registry.add(stream)
-    assert followed_by(new, old) is why
+    assert end_reason(new, old) is why
     assert (before.ended, after.ended, other.ended) == (why, None, None)
 
 

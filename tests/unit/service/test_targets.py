@@ -97,6 +97,16 @@ def test_a_holder_keeps_a_partition_only_if_its_load_is_lower_afterwards(
     assert owner[AT] == chosen
 
 
+def test_partitions_that_travel_together_are_replaced_once() -> None:
+    """The second one's holder does not take both away from the new target of the first one."""
+    mate = TopicPartition("u", 0)
+    named = {name: Consumer(name=name) for name in ("cools", "holder", "idle", "third")}
+    owner = {AT: "cools", mate: "cools", TopicPartition("t", 1): "holder"}
+    bound = {"t": ("t", "u"), "u": ("t", "u")}
+    avoid(owner, {(AT, "cools"), (mate, "cools")}, named, {mate: "third"}, bound, {mate})
+    assert owner == {AT: "idle", mate: "idle", TopicPartition("t", 1): "holder"}
+
+
 def test_only_consumers_that_keep_replicas_are_given_some() -> None:
     """A consumer without this capability would not warm its replicas."""
     consumers = [

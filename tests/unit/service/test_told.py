@@ -18,7 +18,7 @@ from faust_assigner.service.commands import (
 )
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Assigned, Consumer
-from faust_assigner.service.serving.relay import snapshot, tell
+from faust_assigner.service.serving.relay import commands_of_changes, snapshot
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import Change, View
 from tests.unit.service.stories import ALL, view_of
@@ -51,7 +51,7 @@ class Group:
             change = self.view.apply(Event(key, self.revision, kv))
             assert change is not None
             changes.append(change)
-        return list(tell(self.view, changes))
+        return list(commands_of_changes(self.view, changes))
 
     def owned(self, **owners: tuple[str, str, int | None]) -> list[tuple[str, Command]]:
         """Assign partitions: t0=(owner, incarnation, offset)."""
@@ -156,7 +156,7 @@ def test_a_hand_off_that_was_replaced_within_one_batch_asks_for_the_last_one_alo
         kv = None if value is None else KeyValue(key, value, revision, revision)
         changes.append(group.view.apply(Event(key, revision, kv)))
     told = [change for change in changes if change is not None]
-    assert list(tell(group.view, told)) == [
+    assert list(commands_of_changes(group.view, told)) == [
         ("b", AbortWarm(T0, first.kv.create_revision)),
         ("c", Warm(T0, "a", 301, False)),
     ]
@@ -242,3 +242,14 @@ def test_a_snapshot_is_the_whole_state_of_one_process() -> None:
         Replicas((T1,)),
     ]
     assert list(snapshot(group.view, "c")) == [Assignment((), (), True, ())]
+
+
+def test_a_whole_assignment_and_its_releases_are_in_the_order_of_their_numbers() -> None:
+    """So two snapshots of the same state are the same bytes."""
+    group = Group()
+    numbers = (17, 3, 11, 5, 2, 13, 7, 19, 1, 23)
+    group.owned(**{f"t{number}": ("a", "a1", None) for number in numbers})
+    [told] = snapshot(group.view, "a")
+    epoch = BASE + group.revision
+    owned = tuple(Owned(TopicPartition("t", number), epoch) for number in sorted(numbers))
+    assert told == Assignment(owned, full=True)

@@ -55,3 +55,53 @@ def test_a_policy_gets_the_capacities_and_the_weights_of_its_arm(weighted: bool)
         "changelogs": scenario.changelogs,
         "weights": scenario.weights if weighted else None,
     }
+
+
+def test_arms_share_a_result_only_if_the_policy_gets_equal_input() -> None:
+    """Each part of the input makes another question; a changed answer changes no later answer."""
+    scenario = fleet()
+    asked: list[Any] = []
+
+    def policy(members: Any, partitions: Any, **more: Any) -> Any:
+        asked.append(members)
+        return plan(members, partitions, **more)
+
+    memo: dict[Any, Any] = {}
+    everyone = np.arange(len(scenario.workers))
+    nobody = np.zeros(len(everyone), bool)
+    first = nobody.copy()
+    first[0] = True
+    base = Replicas(scenario)
+
+    def calls(arm: Arm, replicas: Replicas = base, living: Any = everyone, new: Any = first) -> int:
+        """Ask, damage the answer, ask again, and return the number of the policy's calls."""
+        before = len(asked)
+        question = Question(scenario, arm, policy, COSTS, memo)
+        found = question.ask(replicas, living, new)
+        whole = [array.copy() for array in found]
+        for array in found:
+            array[:] = 1
+        again = question.ask(replicas, living, new)
+        assert all((mine == each).all() for mine, each in zip(again, whole, strict=True))
+        return len(asked) - before
+
+    arm = Arm("mine", 1)
+    assert calls(arm) == 1
+    assert calls(replace(arm, static=True)) == 0
+    for other in ("policy", "replicas", "weighted", "cooperative"):
+        value: Any = {"policy": "other", "replicas": 0}.get(other, True)
+        assert calls(replace(arm, **{other: value})) == 1
+    assert calls(arm, living=everyone[:-1]) == 1
+    assert calls(arm, new=nobody) == 1
+    for name in ("owner", "standby", "holds", "awaited", "lag"):
+        changed = Replicas(scenario)
+        array = getattr(changed, name)
+        array[(0,) * array.ndim] = 1
+        assert calls(arm, changed) == (name in ("owner", "standby", "holds"))
+    for name in ("awaited", "lag"):
+        changed = Replicas(scenario)
+        changed.holds[:] = True
+        assert calls(Arm("mine", 1, cooperative=True), changed) == (name == "awaited")
+        array = getattr(changed, name)
+        array[0, 0] = 7
+        assert calls(Arm("mine", 1, cooperative=True), changed) == 1

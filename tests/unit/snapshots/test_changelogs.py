@@ -11,8 +11,8 @@ import pytest
 from aiokafka import TopicPartition
 
 from faust_assigner.snapshots import changelog
-from faust_assigner.snapshots.asking import UnreachableError
 from faust_assigner.snapshots.changelog import Changelog, Extent, UnknownTopicError
+from faust_assigner.snapshots.kafka_requests import UnreachableError
 from faust_assigner.snapshots.manifest import DEFAULT_DELETE_RETENTION_MS
 
 WHERE: Any = {"bootstrap_servers": ["b:9"], "client_id": "c", "security_protocol": "SSL"}

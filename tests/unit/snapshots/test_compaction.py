@@ -9,7 +9,7 @@ import rocksdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faust_assigner.snapshots import batches, compaction
+from faust_assigner.snapshots import arrow_batches, compaction
 from faust_assigner.snapshots.compaction import Compacted, Compactor
 from faust_assigner.snapshots.json_rows import AUTO, JSON
 from faust_assigner.snapshots.layers import Base
@@ -344,8 +344,10 @@ def test_rows_that_are_held_are_not_read_again_with_the_next_batch(
     """The types of each payload are read once if all payloads are JSON."""
     monkeypatch.setattr(compaction, "_FOLD_BYTES", 0)
     asked: list[int] = []
-    types = batches.json_types
-    monkeypatch.setattr(batches, "json_types", lambda rows: asked.append(len(rows)) or types(rows))
+    types = arrow_batches.json_types
+    monkeypatch.setattr(
+        arrow_batches, "json_types", lambda rows: asked.append(len(rows)) or types(rows)
+    )
     with Compactor(tmp_path, codecs=(JSON, JSON)) as compactor:
         for number in range(20):
             compactor.add([b"%d" % number], [b"1"])

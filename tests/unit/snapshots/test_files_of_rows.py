@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import rocksdict
 
-from faust_assigner.snapshots import batches, json_rows, layers, seal, sst
+from faust_assigner.snapshots import arrow_batches, json_rows, layers, seal, sst
 from faust_assigner.snapshots.compaction import Compacted, Compactor
 from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW, json_types, parse_json
 from faust_assigner.snapshots.layers import Base
@@ -328,7 +328,7 @@ def test_rows_are_checked_and_written_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int
 ) -> None:
     """A bad row is found in each piece, and keys ascend across pieces."""
-    monkeypatch.setattr(batches, "_ROWS", 2)
+    monkeypatch.setattr(arrow_batches, "_ROWS", 2)
     keys = [b"5", b"3", b"1", b"4", b"2"]
     values = [b"{" if number == bad else b"%d" % number for number in range(5)]
     one = compacted(tmp_path, (keys, values), codecs=(JSON, JSON))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.snapshots.batches import JsonColumns, batch_of, last_per_key
+from faust_assigner.snapshots.arrow_batches import JsonColumns, batch_of, last_per_key
 from faust_assigner.snapshots.json_rows import (
     AUTO,
     JSON,

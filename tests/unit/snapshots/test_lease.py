@@ -181,6 +181,24 @@ def test_the_lease_of_a_killed_run_ends_and_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError, RuntimeError])
+def test_a_lease_that_cannot_be_removed_fails_no_run(
+    tmp_path: Path, error: type[Exception]
+) -> None:
+    """The snapshot is published by then, and the lease expires."""
+
+    class Storage(LocalStorage):
+        def delete(self, path: str) -> None:
+            raise error("away")
+
+    storage = Storage(tmp_path)
+    with Lease(storage, "t", lambda: NOW_MS):
+        pass
+    assert len(lease_paths(storage, "t")) == 1
+    with pytest.raises(KeyError, match="the run's own error"), Lease(storage, "t", lambda: NOW_MS):
+        raise KeyError("the run's own error")
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError])
 def test_a_run_renews_its_lease_even_after_a_failed_try(
     tmp_path: Path, error: type[Exception]
 ) -> None:

@@ -427,7 +427,9 @@ def test_every_snapshot_is_judged_the_newest_first(shelf: Shelf) -> None:
     assert "the changelog begins at 3" in str(found[0][1])
     assert "the changelog has now" in str(found[1][1])
     assert found[2][1] is None
-    assert "snapshot 0/00000000000000000002, taken later, ends before it, at 2" in str(found[3][1])
+    assert "snapshot 0/00000000000000000002, taken later, ends at the lower offset 2" in str(
+        found[3][1]
+    )
     late = Judge(shelf.catalog, log, NOW_MS + 30_000)
     reasons = [reason for _, reason in late.verdicts(0)]
     assert reasons[2] is None
@@ -473,7 +475,7 @@ def test_without_ids_a_shorter_later_snapshot_of_the_partition_shows_a_new_topic
         return trust.earlier_topic(one, [newer], topic_id=None, ends=ends)
 
     shorter = Shelf().snapshot(8, age_s=9)
-    assert "ends before it, at 8" in str(shown(shorter))
+    assert "ends at the lower offset 8" in str(shown(shorter))
     assert shown(replace(shorter, partition=1)) is None
     assert shown(replace(shorter, created_at=one.created_at)) is None
     assert shown(Shelf().snapshot(9, age_s=9)) is None
@@ -603,4 +605,4 @@ def test_without_any_topic_id_later_snapshots_are_the_only_evidence(shelf: Shelf
     log = Changelog("t", {0: Extent(0, 20)}, 10**9, None)
     reasons = [reason for _, reason in Judge(shelf.catalog, log, NOW_MS).verdicts(0)]
     assert reasons[0] is None
-    assert "taken later, ends before it, at 4" in str(reasons[1])
+    assert "taken later, ends at the lower offset 4" in str(reasons[1])

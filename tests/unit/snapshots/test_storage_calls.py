@@ -22,6 +22,7 @@ from faust_assigner.snapshots.manifest import (
     refusal,
 )
 from faust_assigner.snapshots.storage import (
+    DownloadStopped,
     Entry,
     FsspecStorage,
     LocalStorage,
@@ -112,6 +113,22 @@ def test_a_storage_keeps_its_url_and_its_root(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_a_download_stops_between_two_blocks(tmp_path: Path, blocks: int) -> None:
+    """A download of many gigabytes would hold up a rebalance for 15 s, and the end of the process."""
+    storage, data = open_storage(f"memory://{tmp_path.name}"), bytes(range(256)) * 50_000
+    assert isinstance(storage, FsspecStorage)
+    storage.write("a", data)
+    answers = iter([*[False] * blocks, True])
+    storage.stopped = lambda: next(answers)
+    with pytest.raises(DownloadStopped, match="the download was stopped"):
+        storage.download("a", tmp_path / "to")
+    assert next(answers, None) is None
+    storage.stopped = lambda: False
+    storage.download("a", tmp_path / "to")
+    assert (tmp_path / "to").read_bytes() == data
+
+
 # -- on disk
 
 
@@ -196,7 +213,7 @@ def test_a_manifest_is_at_most_so_large() -> None:
     data = MANIFEST.to_json()
     padded = data + b" " * (MAX_MANIFEST_BYTES - len(data))
     assert Manifest.from_json(padded) == MANIFEST
-    with pytest.raises(ManifestError, match=f"{MAX_MANIFEST_BYTES + 1} bytes"):
+    with pytest.raises(ManifestError, match=f"got {MAX_MANIFEST_BYTES + 1}"):
         Manifest.from_json(padded + b" ")
 
 
@@ -314,7 +331,7 @@ def test_a_lease_is_written_with_its_end_and_removed(
 
     with Lease(storage, "t", lambda: 1_000) as lease:
         monkeypatch.setattr(storage, "delete", away)
-    assert f"The lease {lease._path} ends by itself: away" in caplog.text
+    assert f"Could not delete the lease {lease._path}; it expires later: away" in caplog.text
     assert lease_module.LEASE_S == 10 * lease_module.RENEW_S
 
 

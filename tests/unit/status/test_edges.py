@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from faust_assigner.errors import MetadataRefused, TryAgain
-from faust_assigner.status import asking, collect, described, ledgers
+from faust_assigner.status import collect, described, ledgers, worker_requests
 from faust_assigner.status.build import _round_kind, build
 from faust_assigner.status.described import (
     COOPERATIVE,
@@ -168,10 +168,10 @@ def test_a_reason_is_the_systems_own_words_if_there_are_any() -> None:
         made.os_error = inside  # type: ignore[attr-defined]
         return made
 
-    assert asking._reason(error("long", inner)) == "Connection refused"
-    assert asking._reason(error("long", OSError("odd"))) == "odd"
-    assert asking._reason(error("long", None)) == "long"
-    assert asking._reason(ValueError("plain")) == "plain"
+    assert worker_requests._reason(error("long", inner)) == "Connection refused"
+    assert worker_requests._reason(error("long", OSError("odd"))) == "odd"
+    assert worker_requests._reason(error("long", None)) == "long"
+    assert worker_requests._reason(ValueError("plain")) == "plain"
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,12 @@ def test_as_many_files_as_needed_are_allowed_and_no_more(
 ) -> None:
     """The hard limit stays as it is."""
     done: list[Any] = []
-    monkeypatch.setattr(asking, "_OTHER_FILES", 64)
-    monkeypatch.setattr(asking.resource, "getrlimit", lambda _: limits)
-    monkeypatch.setattr(asking.resource, "setrlimit", lambda _, values: done.append(values))
-    asking._allow_sockets(10)
+    monkeypatch.setattr(worker_requests, "_OTHER_FILES", 64)
+    monkeypatch.setattr(worker_requests.resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(
+        worker_requests.resource, "setrlimit", lambda _, values: done.append(values)
+    )
+    worker_requests._allow_sockets(10)
     assert [each for each in done if each != limits] == raised
 
 

@@ -73,7 +73,7 @@ def test_a_last_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
         ((), "contains no status of a group"),
         (('{"group": "shop"}',), r"line 1: .* \(document without "),
         (("{", "}"), r"line 1: .* \(not JSON"),
-        (("[1]",), r"line 1: .* \(JSON list instead of an object"),
+        (("[1]",), r"line 1: .* \(the JSON is a list, not an object"),
         ((dumps(report_at(0)), '{"app": "other"}'), "the status of several groups: other, shop"),
     ],
 )

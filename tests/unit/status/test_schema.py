@@ -27,7 +27,7 @@ CLASSES = {
     "copy": report.Copy,
     "standstill": report.Standstill,
     "partition": report.Partition,
-    "wait": report.Waiting,
+    "wait": report.WaitReport,
     "difference": report.Difference,
 }
 

@@ -23,7 +23,7 @@ from faust_assigner.status.report import (
     NOT_ASKED,
     SILENT,
     UNREACHABLE,
-    Waiting,
+    WaitReport,
 )
 from faust_assigner.status.saved import read_saved
 from faust_assigner.status.waiting import _largest_setting
@@ -152,7 +152,7 @@ def test_a_rebalance_in_which_all_rejoin_waits_for_the_rest() -> None:
     """The limit and the age are unknown."""
     found = build(moving({"x": status(is_rebalancing=True)})).waits
     text = "a rebalance is in progress: the group waits for members to rejoin"
-    assert found == (Waiting(kind="rebalance", member=None, text=text, seconds=None),)
+    assert found == (WaitReport(kind="rebalance", member=None, text=text, seconds=None),)
 
 
 @pytest.mark.parametrize(

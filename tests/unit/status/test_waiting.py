@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from faust_assigner.status.build import build
-from faust_assigner.status.report import Report, Waiting
+from faust_assigner.status.report import Report, WaitReport
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.worker_status import Standstill, WaitUnderWay
 from tests.support.status import LOG, MadeGroup, group
 from tests.unit.status.test_build import heard, rebalancing
 
 
-def waits(report: Report, kind: str) -> list[Waiting]:
+def waits(report: Report, kind: str) -> list[WaitReport]:
     """The waits of this kind."""
     return [wait for wait in report.waits if wait.kind == kind]
 
@@ -97,7 +97,7 @@ def test_a_rebalance_waits_for_the_members_that_do_not_answer() -> None:
     busy |= heard(made, "m2", is_rebalancing=True, round_age_s=12.0)
     evidence = rebalancing(made, silent=["m1"], heard=busy, urls={"m1": made.claims["m1"].url})
     report = build(evidence)
-    assert report.waits[0] == Waiting(
+    assert report.waits[0] == WaitReport(
         kind="rebalance",
         member=None,
         text="a rebalance is in progress: the group waits for w1 (does not answer), "

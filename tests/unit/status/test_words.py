@@ -28,7 +28,7 @@ from faust_assigner.status.report import (
     Difference,
     Partition,
     Standstill,
-    Waiting,
+    WaitReport,
 )
 from faust_assigner.status.words import behind, condition, named, names_of, span, table_of, why
 from tests.support.status import group
@@ -198,8 +198,8 @@ def test_properties_are_a_column_where_members_differ() -> None:
 def test_waits_and_differences_are_lines_in_their_order() -> None:
     """The most common value comes first, then the lower value; no time is shown for zero seconds."""
     waits = (
-        Waiting(kind="k", member="w", text="x", seconds=61.0),
-        Waiting(kind="k", member=None, text="y", seconds=0.0),
+        WaitReport(kind="k", member="w", text="x", seconds=61.0),
+        WaitReport(kind="k", member=None, text="y", seconds=0.0),
     )
     assert [line.plain for line in _render_waits(replace(REPORT, waits=waits))] == [
         "w: x (1 min 1 s so far)",

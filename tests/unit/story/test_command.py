@@ -29,7 +29,7 @@ def ledger(tmp_path: Path) -> Path:
 
 def command(*arguments: str) -> Result:
     """Run the command in this process."""
-    return CliRunner().invoke(main, ["why", *arguments])
+    return CliRunner(env={"COLUMNS": "130"}).invoke(main, ["why", *arguments])
 
 
 def test_a_partition_and_a_member_are_told_from_files(ledger: Path) -> None:

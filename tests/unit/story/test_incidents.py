@@ -253,9 +253,9 @@ def test_a_warm_move_without_a_recovery_lacks_nothing() -> None:
     """A cold move's duration is in the ledger of its owner."""
     first = decision(1, {0: "a"})
     warm = why_partition(story(first, decision(2, {0: "b"})), P0)
-    assert not any("how long" in one for one in warm.unknown)
+    assert not any("the restore time" in one for one in warm.unknown)
     cold = decision(2, actives={P0: active("b", cold=True, standby_hit=False)})
-    assert any("how long" in one for one in why_partition(story(first, cold), P0).unknown)
+    assert any("the restore time" in one for one in why_partition(story(first, cold), P0).unknown)
 
 
 def test_the_last_heartbeat_is_not_before_the_round_before() -> None:
@@ -600,3 +600,26 @@ def test_decisions_are_ordered_by_time_and_the_first_line_of_each_counts() -> No
         ("at once", "join"),
         ("new", "join"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "order"),
+    [
+        # (time, generation)
+        ([(0, 1), (10, 3), (20, 2), (30, 4)], [1, 2, 3, 4]),
+        ([(0, 3), (50, 1), (60, 2), (70, 4)], [1, 2, 3, 4]),
+        # A later life of the group: much later, far below, or with a repeated number.
+        ([(0, 7), (121, 6), (130, 8)], [7, 6, 8]),
+        ([(0, 7), (120, 6), (130, 8)], [6, 7, 8]),
+        ([(0, 12), (10, 1), (20, 2)], [12, 1, 2]),
+        ([(0, 11), (10, 1), (20, 12)], [1, 11, 12]),
+        ([(0, 1), (10, 2), (20, 1), (30, 2)], [1, 2, 1, 2]),
+        ([(0, 1), (10, 2), (20, 2), (30, 3)], [1, 2, 2, 3]),
+    ],
+)
+def test_a_wrong_clock_reorders_only_neighbours(
+    said: list[tuple[int, int]], order: list[int]
+) -> None:
+    """A clock that is set back, or clocks that differ, must not hide the newest round."""
+    found = read([written(f"d{at}", float(at + 1), generation) for at, generation in said])
+    assert [one.generation for one in found.decisions] == order

@@ -366,3 +366,15 @@ def test_workers_of_one_host_are_told_apart_by_their_ports_throughout() -> None:
     assert {story.name("m0"), story.name("m1")} == {"127.0.0.1:7000", "127.0.0.1:7001"}
     assert "is not in the group" in why_member(story, "http://127.0.0.1:7001").headline
     assert "owns" in why_member(story, "http://127.0.0.1:7000").headline
+
+
+def test_a_clock_that_was_set_back_does_not_hide_the_newest_round() -> None:
+    """The clock of the leader goes back by more than the time since the last two rounds."""
+    found = told()
+    found.leave("m1").round()
+    found.now -= 150.0
+    found.join("m3").round()
+    story = found.story()
+    assert [one.generation for one in story.decisions] == [1, 2, 3, 4]
+    assert why_member(story, "w3").headline.startswith("w3 owns ")
+    assert why_member(story, "w1").headline.startswith("w1 is not in the group")

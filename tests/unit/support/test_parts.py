@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.support import parts
 from tests.support.parts import why_not
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -120,3 +123,29 @@ def test_a_browser_and_a_prometheus_are_named_where_they_are_missing(
     assert why_not("prometheus")
     (tmp_path / "cache/prometheus").mkdir(parents=True)
     assert why_not("prometheus") is None
+
+
+def item(nodeid: str, *marks: str) -> Any:
+    """Return a test with these marks."""
+    found = [SimpleNamespace(name=mark) for mark in marks]
+    return SimpleNamespace(
+        nodeid=nodeid,
+        fixturenames=(),
+        iter_markers=lambda: iter(found),
+        get_closest_marker=lambda name: next((m for m in found if m.name == name), None),
+    )
+
+
+def test_long_tests_begin_first_and_unit_tests_end_the_run() -> None:
+    """A worker that ends early must find short tests, not wait for a long one of another worker."""
+    in_order = [
+        item("tests/unit/test_a.py::test_of_spark", "spark", "slow"),
+        item("tests/property/test_a.py::test_of_kafka", "kafka"),
+        item("tests/unit/test_a.py::test_of_processes", "processes"),
+        item("tests/unit/test_a.py::test_that_is_slow", "slow"),
+        item("tests/property/test_a.py::test_of_a_property"),
+        item("tests/unit/test_a.py::test_of_a_fact"),
+    ]
+    items = in_order[::-1]
+    parts.pytest_collection_modifyitems(SimpleNamespace(workerinput={}), items)  # type: ignore[arg-type]
+    assert [one.nodeid for one in items] == [one.nodeid for one in in_order]

@@ -52,11 +52,11 @@ class Machine:
         return self
 
     def connect(self, address: tuple[str, int], timeout_s: float) -> Any:
-        """Accept the connection after the refusals."""
+        """Accept the connection after refusals and waits in turn."""
         self.events.append(("connect", address, timeout_s))
         if self.refusals:
             self.refusals -= 1
-            raise ConnectionRefusedError
+            raise TimeoutError if self.refusals % 2 else ConnectionRefusedError
         return contextlib.nullcontext()
 
     def sleep(self, seconds: float) -> None:
@@ -160,7 +160,15 @@ def test_a_restored_server_has_the_snapshots_data_alone(machine: Machine, tmp_pa
     with etcd_server(program=program) as made:
         (machine.data / "db" / "later").touch()
         machine.events.clear()
-        made.restore(Path("/snapshot"))
+        remove = etcd.shutil.rmtree
+
+        def removed(folder: Path) -> None:
+            machine.events.append(("removed", folder))
+            remove(folder)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(etcd.shutil, "rmtree", removed)
+            made.restore(Path("/snapshot"))
         peer = "http://127.0.0.1:4002"
         command = [
             *(str(tmp_path / "etcdctl"), "--endpoints", "127.0.0.1:4001"),
@@ -171,7 +179,10 @@ def test_a_restored_server_has_the_snapshots_data_alone(machine: Machine, tmp_pa
         run = {"capture_output": True, "text": True, "timeout": 60.0}
         start, more = started(machine.data)
         start[0] = str(program)
-        assert machine.events == [*KILLED, (command, run), (start, more), CONNECTED]
+        assert machine.events == [
+            *(*KILLED, ("removed", machine.data / "db")),
+            *((command, run), (start, more), CONNECTED),
+        ]
         assert list((machine.data / "db").iterdir()) == []
 
 

@@ -114,7 +114,7 @@ def test_the_tests_are_downloaded_once_and_unpacked_without_fausts_sources(
              "tests/regression"],
             ["-p", "faust_assigner.testing.faust_suite"],
         ),
-        (["--stock", "tests/unit", "-x"], ["tests/unit", "-x"], []),
+        (["--stock", "tests/unit", "--x", "-x"], ["tests/unit", "--x", "-x"], []),
     ],
 )  # fmt: skip
 def test_the_suite_runs_its_folders_or_the_given_ones_with_ours_or_stock(

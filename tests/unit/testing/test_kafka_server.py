@@ -55,11 +55,11 @@ class Java:
         return self
 
     def connect(self, address: tuple[str, int], timeout_s: float) -> Any:
-        """Accept the connection after the refusals."""
+        """Accept the connection after refusals and waits in turn."""
         self.events.append(("connect", address, timeout_s))
         if self.refusals:
             self.refusals -= 1
-            raise ConnectionRefusedError
+            raise TimeoutError if self.refusals % 2 else ConnectionRefusedError
         return contextlib.nullcontext()
 
     def sleep(self, seconds: float) -> None:
@@ -259,10 +259,11 @@ def test_a_tool_runs_with_the_servers_jars(java: Java, server: KafkaServer) -> N
     """The result is the standard output; an error has both outputs."""
     assert server.tool("a.Tool", "--x", "1", timeout_s=4.0) == "out "
     server.jars = None
-    java.format_code = 1
-    with pytest.raises(KafkaUnavailable) as failure:
-        server.tool("b.Tool", "y")
-    assert str(failure.value) == "b.Tool ('y',): out err"
+    for code in (1, -9):
+        java.format_code = code
+        with pytest.raises(KafkaUnavailable) as failure:
+            server.tool("b.Tool", "y")
+        assert str(failure.value) == "b.Tool ('y',): out err"
     assert java.events == [
         (
             ["java", "-Xmx256m", "-cp", f"{jars}/*", *command],
@@ -270,6 +271,6 @@ def test_a_tool_runs_with_the_servers_jars(java: Java, server: KafkaServer) -> N
         )
         for jars, command, timeout_s in (
             ("/own", ("a.Tool", "--x", "1"), 4.0),
-            ("/cached", ("b.Tool", "y"), 60.0),
+            *2 * [("/cached", ("b.Tool", "y"), 60.0)],
         )
     ]

@@ -270,7 +270,7 @@ async def test_polls_are_short_and_other_calls_of_the_consumers_thread_are_count
     producer = SimpleNamespace(send=None, send_and_wait=None)
     consumer = SimpleNamespace(_getmany=getmany, _thread=thread)
     made.app = SimpleNamespace(consumer=consumer, producer=producer)
-    made._join_the_test()
+    made._use_the_tests_time()
     assert await consumer._getmany({"tp"}, 5.0) == ({"tp"}, 0.01)
     assert await consumer._getmany({"tp"}, 0.001) == ({"tp"}, 0.001)
     assert await thread.call_thread(position, 1, a=2) == (position, (1,), {"a": 2})

@@ -11,7 +11,7 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import TRANSACTIONAL
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.testing import log as log_module
-from faust_assigner.testing.log import ends, read
+from faust_assigner.testing.log import Record, ends, read, rows
 from tests.support.logs import open_log
 from tests.unit.broker.cleaned import TOPIC, write
 from tests.unit.broker.test_cleaning_transactions import end_transaction
@@ -85,3 +85,14 @@ def test_the_end_of_a_partition_counts_its_removed_records_too() -> None:
     broker: Any = SimpleNamespace(call=lambda work: work(SimpleNamespace(catalogue=topics)))
     assert ends(broker, "out") == [9, 4, 2]
     assert ends(broker, "none") == []
+
+
+def test_a_record_or_a_list_may_be_the_key_of_a_row() -> None:
+    """Faust writes a record as a JSON object; the order of its fields does not matter."""
+    keys: list[Any] = [
+        {"id": 1, "at": [2, {"x": 3}]},
+        ["a", [0.0, 9.0]],
+        {"at": [2, {"x": 3}], "id": 1},
+    ]
+    found = rows(Record(key, number, 0.0, 0, number) for number, key in enumerate(keys))
+    assert found == {("a", (0.0, 9.0)): 1, (("at", (2, (("x", 3),))), ("id", 1)): 2}

@@ -222,7 +222,7 @@ def test_a_lost_response_is_of_the_client_the_api_and_the_number_that_were_named
 def test_a_stall_ends_with_the_requests_that_waited() -> None:
     """A second stall keeps the connections of the first; a resume clears them."""
     served: list[str] = []
-    line = [SimpleNamespace(take_what_waited=lambda n=n: served.append(n)) for n in "xy"]
+    line = [SimpleNamespace(process_held_data=lambda n=n: served.append(n)) for n in "xy"]
     faults = Faults()
     faults.stall("a")
     faults.stalled["a"].extend(line)  # type: ignore[arg-type]

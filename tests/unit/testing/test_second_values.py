@@ -16,7 +16,7 @@ from faust_assigner.testing.clock import Alarm, Clock
 from faust_assigner.testing.in_process import InProcess, Progress
 from faust_assigner.testing.moves import moves, named
 from faust_assigner.testing.reporting import Part, State
-from tests.unit.testing.made import made
+from tests.unit.testing.made import Process, made
 from tests.unit.testing.test_lives import Apps
 
 
@@ -186,3 +186,20 @@ def test_an_app_is_loaded_and_configured_within_its_settings(
         *({"x": "y"}, "shop.app", "finalize", "configured"),
         ("report", app, True),
     ]
+
+
+def test_only_workers_that_run_in_this_process_are_turned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen worker, a dead one and a process would never answer; each other is turned each time."""
+    fleet, _ = made(tmp_path, "w1", "w2", "frozen", "dead")
+    fleet.workers["process"] = Process("process")
+    turned: list[str] = []
+    for name in ("w1", "w2", "frozen", "dead"):
+        worker: Any = fleet.workers[name]
+        worker.is_ice, worker.is_alive = name == "frozen", name != "dead"
+        worker.steps = [Progress(0, 3, {})]
+        monkeypatch.setattr(worker, "turn", lambda name=name: turned.append(name))
+    monkeypatch.setattr(turns, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: 0.0))
+    turns.run_until_idle(fleet.workers, fleet.broker, fleet.clock)
+    assert turned == 6 * ["w1", "w2"]

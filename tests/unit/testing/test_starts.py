@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import itertools
 import signal
@@ -79,6 +80,30 @@ def test_a_broker_has_the_kits_settings_under_the_given_ones(popen: type[Process
     assert made.stop(signal.SIGINT) == 7
     assert process.calls == [("send_signal", signal.SIGINT), ("wait", 20)]
     assert "--data" not in BrokerProcess().process.command  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("line", [Process.line, "no port\n"])
+def test_the_deadline_of_a_start_ends_with_the_first_line(
+    popen: type[Process], monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A broker that listens is not killed START_S after its start."""
+    timers: list[Any] = []
+
+    class Timer:
+        def __init__(self, seconds: float, act: Any) -> None:
+            timers.append([seconds])
+
+        def start(self) -> None:
+            timers[-1].append("started")
+
+        def cancel(self) -> None:
+            timers[-1].append("cancelled")
+
+    monkeypatch.setattr(broker_module.threading, "Timer", Timer)
+    popen.line = line
+    with pytest.raises(BrokerUnavailable) if line != Process.line else contextlib.nullcontext():
+        BrokerProcess()
+    assert timers == [[broker_module.START_S, "started", "cancelled"]]
 
 
 @pytest.mark.parametrize("line", ["", "listening on 10.0.0.1:9\n", "no port\n"])
@@ -253,6 +278,41 @@ def test_the_crash_of_an_app_is_the_error_of_its_worker(
     assert made.why_not() == "KeyError: 'table'"
     app.crash_reason = None
     made.start({})
+    assert made.error is None
+
+
+def test_an_app_that_refuses_to_start_is_the_error_of_its_worker(
+    life: tuple[InProcess, App, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong setting ends a worker at its start, without a crash of a running app."""
+    made, app, _ = life
+    error = ValueError("a topic pattern")
+
+    async def start() -> None:
+        raise error
+
+    monkeypatch.setattr(app, "start", start)
+    made.start({})
+    assert made._thread is not None
+    made._thread.join(10.0)
+    assert not made.alive
+    assert made.error is error
+    assert app.events[-1] == "stop after True"
+
+
+def test_an_error_of_a_start_that_a_stop_interrupts_does_not_count(
+    life: tuple[InProcess, App, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed worker loses its broker while it starts."""
+    made, app, _ = life
+
+    async def start() -> None:
+        await made._over.wait()
+        raise ConnectionError
+
+    monkeypatch.setattr(app, "start", start)
+    made.start({})
+    made.kill()
     assert made.error is None
 
 

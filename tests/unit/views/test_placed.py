@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.assignment import Plan
-from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Onward, Previous
+from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Previous, WarmupPlan
 from faust_assigner.views.explanation import Explanation, Rejected, explain
 from faust_assigner.views.placed import RULES, Placed
 from faust_assigner.views.report import report
@@ -156,8 +156,8 @@ def test_without_warm_ups_no_member_is_awaited() -> None:
     assert (bare.wanted, bare.flat_warmup.tolist()) == (None, [N] * 20)
     assert bare.flat_awaited.tolist() == [N] * 20
     warmup, awaited = OWNER.copy(), OWNER[::-1].copy()
-    onward = Onward(OWNER, warmup, awaited, {})
-    found = placed(onward=onward)
+    warmup_plan = WarmupPlan(OWNER, warmup, awaited, {})
+    found = placed(warmup_plan=warmup_plan)
     assert found.wanted is not None
     assert [one.size for one in found.wanted] == [9, 2, 9]
     assert found.flat_warmup is warmup
@@ -289,8 +289,8 @@ def test_a_plan_by_names_leaves_out_empty_topics_and_counts_warm_ups_as_standbys
     warmup[[1, 7]] = A, B
     awaited = np.full(20, N, dtype=np.int64)
     awaited[7] = B
-    onward = Onward(OWNER, warmup, awaited, {})
-    base = placed(flat_standby=standby, onward=onward)
+    warmup_plan = WarmupPlan(OWNER, warmup, awaited, {})
+    base = placed(flat_standby=standby, warmup_plan=warmup_plan)
     made = Plan(**{name: getattr(base, name) for name in base.__dataclass_fields__})
     assert made.actives("c") == {"log": [5], "t": [5]}
     assert made.actives("a")["t"] == [0, 7, 8]
@@ -322,3 +322,11 @@ def test_an_explanation_names_the_rejected_members_and_the_standbys() -> None:
         "  c loses by rack",
         "  standbys: c, b",
     ]
+
+
+def test_a_plan_without_topics_has_figures_too() -> None:
+    """Nobody has a task, and no group is uneven."""
+    found = plan([Member("a", ()), Member("b", ())], {"t": 2}).report()
+    wanted = {"members": 2, "tasks": 0, "load_min": 0, "load_max": 0, "group_spread": 0}
+    assert {name: found[name] for name in wanted} == wanted
+    assert (found["groups"], found["idle_members"], found["moves"]) == ([], 0, 0)

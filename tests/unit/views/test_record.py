@@ -32,10 +32,10 @@ def moves(turn: Turn) -> Iterator[str]:
     made = turn.plan
     yield repr(made)
     for g, group in enumerate(made.groups):
-        onward = "-" if made.wanted is None else letters(made.wanted[g])
+        target = "-" if made.wanted is None else letters(made.wanted[g])
         yield (
             f"{group.group_id} moved {''.join('-!'[int(m)] for m in made.moved[g])} "
-            f"hit {''.join('-!'[int(h)] for h in made.standby_hit[g])} onward {onward}"
+            f"hit {''.join('-!'[int(h)] for h in made.standby_hit[g])} target {target}"
         )
 
 

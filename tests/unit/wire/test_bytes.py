@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from faust_assigner.wire.answer import AnswerWriter, Stitch, decode_answer, own_topics
+from faust_assigner.wire.answer import AnswerWriter, Stitch, actives_to_claim, decode_answer
 from faust_assigner.wire.directory import Directory, decode_directory, encode_directory
 from faust_assigner.wire.join import (
     JoinData,
@@ -203,7 +203,7 @@ def test_an_answer_is_read_with_every_field() -> None:
         "outcome": OUTCOME,
     }
     assert decode_answer(answered(leads=False)).directory == b""
-    assert own_topics(["b", "c"], found) == {"a": Runs([1], [2]), "b": Runs([1], [1])}
+    assert actives_to_claim(["b", "c"], found) == {"a": Runs([1], [2]), "b": Runs([1], [1])}
 
 
 def test_the_answer_to_a_stock_member_has_both_distributions_and_no_key_of_ours() -> None:

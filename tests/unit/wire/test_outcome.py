@@ -90,3 +90,21 @@ def test_the_first_ten_names_of_each_list_come_back() -> None:
     told = Outcome(joined=names, left=names[:2])
     back = decode_outcome(Reader(encode_outcome(told)))
     assert (back.joined, back.left) == (names[:10], names[:2])
+
+
+@pytest.mark.parametrize("field", ["trigger", "completes"])
+def test_a_text_of_an_outcome_has_up_to_2048_characters(field: str) -> None:
+    """The characters count, not their bytes."""
+    longest = Outcome(**{field: "ü" * 2_048})  # type: ignore[arg-type]
+    assert decode_outcome(Reader(encode_outcome(longest))) == longest
+    longer = Outcome(**{field: "u" * 2_049})  # type: ignore[arg-type]
+    with pytest.raises(MetadataRefused, match="2049 characters, the limit is 2048"):
+        decode_outcome(Reader(encode_outcome(longer)))
+
+
+@pytest.mark.parametrize("leads", [False, True])
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_the_two_flags_of_an_outcome_are_apart(is_planned: bool, leads: bool) -> None:
+    """A leader whose planner failed still leads."""
+    told = Outcome(is_planned=is_planned, leads=leads)
+    assert decode_outcome(Reader(encode_outcome(told))) == told

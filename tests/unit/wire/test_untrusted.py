@@ -18,14 +18,14 @@ from faust_assigner.wire.stock import read_group_ids, read_stock_claims, split_v
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"[1]", "JSON list instead of an object"),
+        (b"[1]", "the JSON is a list, not an object"),
         (b"{", "not JSON: JSONDecodeError"),
         (b'{"a":"\xff"}', "not JSON: UnicodeDecodeError"),
-        (b'{"a":NaN}', "JSON with NaN"),
-        (b'{"a":-Infinity}', "JSON with -Infinity"),
-        (b"[" * 17 + b"]" * 17, "JSON deeper than 16"),
-        (b'{"a":' * 17 + b"1" + b"}" * 17, "JSON deeper than 16"),
-        (b"[" * 20, "JSON deeper than 16"),
+        (b'{"a":NaN}', "the JSON contains NaN"),
+        (b'{"a":-Infinity}', "the JSON contains -Infinity"),
+        (b"[" * 17 + b"]" * 17, "the JSON is nested deeper than 16"),
+        (b'{"a":' * 17 + b"1" + b"}" * 17, "the JSON is nested deeper than 16"),
+        (b"[" * 20, "the JSON is nested deeper than 16"),
         (b'{"a":"' + b"x" * 34 + b'"}', "42 bytes, the limit is 41"),
     ],
     ids=lambda value: str(value)[:20],
@@ -78,9 +78,9 @@ def test_data_that_unpacks_to_the_limit_is_read_and_one_byte_more_is_refused(lev
     [
         (7, "a rack is a int, not a text"),
         ("x" * 6, "a rack of 6 characters, the limit is 5"),
-        ("a b", "a rack with a blank or control character"),
-        ("a\x7f", "a rack with a blank or control character"),
-        ("\ud800", "a rack with a blank or control character"),
+        ("a b", "a rack contains a blank or control character"),
+        ("a\x7f", "a rack contains a blank or control character"),
+        ("\ud800", "a rack contains a blank or control character"),
     ],
 )
 def test_a_label_is_refused_with_its_reason(value: object, reason: str) -> None:
@@ -98,11 +98,11 @@ def test_a_label_is_refused_with_its_reason(value: object, reason: str) -> None:
     ("value", "reason"),
     [
         (None, "faust_assigner is a NoneType, not a text"),
-        ("1", "faust_assigner without a version"),
-        (":AA==", "faust_assigner without a version"),
-        ("\u0661:AA==", "faust_assigner without a version"),
-        ("00000:AA==", "faust_assigner without a version"),
-        ("0:AA==", "faust_assigner without a version"),
+        ("1", "faust_assigner has no version"),
+        (":AA==", "faust_assigner has no version"),
+        ("\u0661:AA==", "faust_assigner has no version"),
+        ("00000:AA==", "faust_assigner has no version"),
+        ("0:AA==", "faust_assigner has no version"),
         ("1:AA==:AA==", "not base64"),
         ("1:A", "not base64"),
     ],
@@ -123,19 +123,19 @@ def test_a_key_of_ours_without_a_version_or_bytes_is_refused(value: object, reas
         ({"actives": [], "standbys": {}}, "actives is not an object of at most 10000 topics"),
         (
             {"actives": {"a": [True]}, "standbys": {}},
-            "actives with a value that is not a list of whole numbers",
+            "actives has a value that is not a list of whole numbers",
         ),
         (
             {"actives": {}, "standbys": {"a": 1}},
-            "standbys with a value that is not a list of whole numbers",
+            "standbys has a value that is not a list of whole numbers",
         ),
         (
             {"actives": {"a": [0], "b": [3, -1]}, "standbys": {}},
-            f"actives with a partition outside 0..{2**31 - 1}",
+            f"actives has a partition outside 0..{2**31 - 1}",
         ),
         (
             {"actives": {"a": [2**31, 0]}, "standbys": {}},
-            f"actives with a partition outside 0..{2**31 - 1}",
+            f"actives has a partition outside 0..{2**31 - 1}",
         ),
     ],
 )

@@ -18,8 +18,8 @@ from faust_assigner.app.host.duties.table import (
     PUT,
     TAKEN,
     Duty,
-    Put,
-    Taken,
+    ReplacedAttribute,
+    ReplacedMethod,
 )
 
 HEAD = """\
@@ -60,7 +60,7 @@ def page() -> str:
         put=len(PUT),
     )
     text += "\n## Replaced methods\n"
-    by_class: list[Taken] = sorted(TAKEN, key=_host_class)
+    by_class: list[ReplacedMethod] = sorted(TAKEN, key=_host_class)
     for host, rows in groupby(by_class, key=_host_class):
         text += f"\n### `{host}`\n" + "".join(map(_method_section, rows))
     text += "\n## Methods that always call the original\n\n| our class | methods |\n| --- | --- |\n"
@@ -78,11 +78,11 @@ _VERBS: Final[Mapping[str, str]] = {
 }
 
 
-def _host_class(row: Taken) -> str:
+def _host_class(row: ReplacedMethod) -> str:
     return row.host.rpartition(".")[0]
 
 
-def _method_section(row: Taken) -> str:
+def _method_section(row: ReplacedMethod) -> str:
     text = f"\n**`{row.host.rpartition('.')[2]}`**: `{row.ours}`."
     text += f" {row.why}\n" if row.why else "\n"
     if not row.duties:
@@ -98,7 +98,7 @@ def _duty_row(duty: Duty) -> str:
     return f"| {text} | {', '.join(places) or 'nowhere'} | {duty.why} |\n"
 
 
-def _attribute_row(row: Put) -> str:
+def _attribute_row(row: ReplacedAttribute) -> str:
     return f"| `{row.host}` | `{row.made}` | {row.why} |\n"
 
 

@@ -33,7 +33,7 @@ class Duty(NamedTuple):
     why: str = ""
 
 
-class Taken(NamedTuple):
+class ReplacedMethod(NamedTuple):
     """A method of the host, ``module:Class.name``, and our function that replaces it on some path.
 
     ``why`` describes the cases in which our function replaces the method, or the difference between the two.
@@ -48,7 +48,7 @@ class Taken(NamedTuple):
     duties: tuple[Duty, ...]
 
 
-class Put(NamedTuple):
+class ReplacedAttribute(NamedTuple):
     """An attribute of an object of Faust, mode or aiokafka that our code replaces.
 
     ``site`` is the place in our code, ``host`` the attribute, and ``made`` our function or class.
@@ -63,16 +63,18 @@ class Put(NamedTuple):
     why: str = ""
 
 
-def _replaced_methods(row: Mapping[str, Any]) -> Iterator[Taken]:
+def _replaced_methods(row: Mapping[str, Any]) -> Iterator[ReplacedMethod]:
     duties = tuple(Duty(*duty) for duty in row.get("duties", ()))
     for name in row["names"].split() if "names" in row else [""]:
         dotted = f".{name}" if name else ""
-        yield Taken(f"{row['host']}{dotted}", f"{row['ours']}{dotted}", row.get("why", ""), duties)
+        yield ReplacedMethod(
+            f"{row['host']}{dotted}", f"{row['ours']}{dotted}", row.get("why", ""), duties
+        )
 
 
 _FILE = files("faust_assigner.app.host.duties").joinpath("duties.toml")
 _TABLES = tomllib.loads(_FILE.read_text("utf-8"))
 TAKEN: Final = tuple(taken for row in _TABLES["taken"] for taken in _replaced_methods(row))
-PUT: Final = tuple(Put(site, *row) for site, row in _TABLES["put"].items())
+PUT: Final = tuple(ReplacedAttribute(site, *row) for site, row in _TABLES["put"].items())
 #: Our class -> names of its methods, separated by spaces, that call the host's method on every path.
 CALLS: Final[Mapping[str, str]] = _TABLES["calls"]

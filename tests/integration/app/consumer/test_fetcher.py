@@ -139,7 +139,7 @@ async def test_what_is_kept_flows_while_a_member_that_joins_looks_at_its_files()
             looks.set()
             may_go.wait(10)
 
-        member.assignor.look_at_files = look  # type: ignore[method-assign]
+        member.assignor.cache_file_offsets = look  # type: ignore[method-assign]
         member.coordinator.request_rejoin()
         try:
             await until(looks.is_set, "the look")

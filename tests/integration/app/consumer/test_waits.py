@@ -115,15 +115,15 @@ def test_a_wait_ends_no_worker_while_the_group_is_silent() -> None:
     """Only the seconds in which the group answers count."""
     waits = Waits()
     with waits.during("The commit", "an answer", 10.0):
-        lines = waits.look(100.0, group_answers=False)
+        lines = waits.advance(100.0, group_answers=False)
         assert lines == [
             "The commit has waited for 100 s for an answer; the group does not answer, so this "
             "worker keeps waiting"
         ]
         assert waits.problem() is None
-        waits.look(9.0, group_answers=True)
+        waits.advance(9.0, group_answers=True)
         assert waits.problem() is None
-        waits.look(1.0, group_answers=True)
+        waits.advance(1.0, group_answers=True)
         assert waits.problem() == "The commit has waited for 10 s for an answer"
     assert waits.problem() is None
 
@@ -132,14 +132,14 @@ def test_a_long_wait_is_logged_after_half_of_its_deadline_and_then_every_minute(
     """The log line names the current step of the wait."""
     waits = Waits()
     with waits.during("The commit", "a flush", 100.0, lambda: "topic orders") as wait:
-        assert waits.look(49.0, group_answers=True) == []
-        assert waits.look(1.0, group_answers=True) == [
+        assert waits.advance(49.0, group_answers=True) == []
+        assert waits.advance(1.0, group_answers=True) == [
             "The commit has waited for 50 s for a flush (topic orders); this worker ends when the "
             "wait has taken 100 s"
         ]
-        assert waits.look(SAY_EVERY_S - 1.0, group_answers=False) == []
+        assert waits.advance(SAY_EVERY_S - 1.0, group_answers=False) == []
         wait.move_to_step("an answer")
-        [line] = waits.look(1.0, group_answers=True)
+        [line] = waits.advance(1.0, group_answers=True)
         assert "for 110 s for an answer; this" in line
         assert waits.problem() is None, "the group was silent for a minute of it"
 
@@ -149,7 +149,7 @@ def test_a_step_that_a_commit_has_come_to_is_noted_of_commits_alone() -> None:
     waits = Waits()
     with waits.during("The commit", "a flush", 1.0), waits.during("A rebalance", "a join", 9.0):
         waits.move_to_step("The commit", "an answer")
-        waits.look(9.0, group_answers=True)
+        waits.advance(9.0, group_answers=True)
         assert waits.problem() == "The commit has waited for 1 s for an answer"
 
 

@@ -331,7 +331,7 @@ async def test_a_revocation_does_not_wait_until_a_batch_is_full() -> None:
         given_away = asyncio.create_task(worker.rebalance([]))
         _, waiting = await asyncio.wait({given_away}, timeout=5.0)
         if waiting:  # let the test end
-            worker.reading._basket.full.set()
+            worker.reading._buffer.full.set()
         assert not waiting
         assert worker.logs.committed.get(worker.source()) == 7
         assert worker.sent_to("passed-on") == worker.covered() == [list(range(7))]

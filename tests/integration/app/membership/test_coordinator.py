@@ -23,6 +23,7 @@ from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGrou
 from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.app.membership.beside_round import _commit_once
+from faust_assigner.app.membership.topics import change_topics
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
 from tests.support.waiting import until
@@ -94,6 +95,44 @@ async def test_what_a_member_keeps_flows_through_both_rounds() -> None:
         assert a.rounds[0][1] == told, "a round is announced before anything goes"
         assert [sorted(told) for told in plan.rounds[-2:]] == [["a", "b"], ["a", "b"]]
         assert ("assigned", frozenset({3})) in b.told
+
+
+async def test_what_is_assigned_flows_and_is_committed_while_the_topics_change() -> None:
+    """The next round has the new topics; aiokafka takes the assignment away until then."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (broker, (a,)), load(broker):
+        broker.node.catalogue.create("later", 1, {})
+        rounds, told = len(plan.rounds), len(a.told)
+        assert await change_topics(a.consumer, [TOPIC, "later"])
+        assert a.owned == {0, 1, 2, 3}
+        assert await a.commit(1, 3)
+        await until(lambda: len(a.told) > told, "the round")
+        assert await a.commit(1, 4)
+        assert a.told[told:] == [("gained", frozenset())]
+        assert len(plan.rounds) == rounds + 1
+        assert plan.topics[-1] == {"a": ["later", TOPIC]}
+        await until(lambda: len(a.offsets(0)) > 20, "records")
+        assert a.offsets(0) == list(range(len(a.offsets(0)))), "a break or a repeat"
+
+
+async def test_topics_that_change_during_a_round_come_in_the_next_one() -> None:
+    """A member without an assignment subscribes anew, as aiokafka does."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        member, rounds = a.coordinator.membership, len(plan.rounds)
+        member.round = asyncio.get_running_loop().create_future()
+        changed = asyncio.create_task(change_topics(a.consumer, [TOPIC, "later"]))
+        await asyncio.sleep(0.05)
+        assert (changed.done(), a.consumer.subscription()) == (False, {TOPIC})
+        member.end_round()
+        assert await changed
+        await until(lambda: len(plan.rounds) > rounds, "the round")
+        assert plan.topics[-1] == {"a": ["later", TOPIC]}
+        for name in ("gave_up", "lost"):
+            setattr(member, name, True)
+            assert not await change_topics(a.consumer, [TOPIC])
+            setattr(member, name, False)
+        assert not await change_topics(SimpleNamespace(_coordinator=None), [TOPIC])
 
 
 async def test_the_newcomer_gets_nothing_before_the_owner_has_let_go() -> None:
@@ -454,9 +493,9 @@ async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -
     async with group(plan, "a") as (_, (a,)):
         told = len(a.told)
         a.fence._heard_at -= 100.0
-        assert a.coordinator.membership.must_stand_still()
+        assert a.coordinator.membership.must_skip_records()
         a.fence.hear(time.monotonic())
-        assert a.coordinator.membership.must_stand_still(), (
+        assert a.coordinator.membership.must_skip_records(), (
             "until what was passed over is read again"
         )
         assert not await a.commit(0, 3)
@@ -464,7 +503,7 @@ async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -
             lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to begin again"
         )
         assert [what for what, _ in a.told[told:]] == ["stand still", "given up", "assigned"]
-        assert not a.coordinator.membership.must_stand_still()
+        assert not a.coordinator.membership.must_skip_records()
 
 
 async def test_only_heartbeats_renew_a_fence_that_a_freeze_has_closed() -> None:

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from faust_assigner.app.membership.idle import comes_back
+from faust_assigner.app.membership.idle import rejoin_after_idle
 from faust_assigner.app.membership.leave_request import IDLE, STOPS
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
@@ -24,8 +24,8 @@ class LikeFaust(Member):
     blocks = False
 
     def guard(self) -> None:
-        """Install the guard, as the consumer's thread does."""
-        comes_back(self.consumer)
+        """Install the guard, as the consumer's thread does; 0.7 s is only in its log line."""
+        rejoin_after_idle(self.consumer, 0.7)
 
     async def start_eager(self) -> Member:
         """Join with aiokafka's own coordinator."""

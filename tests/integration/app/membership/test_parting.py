@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +15,13 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.membership.shutdown import _done_within
+from faust_assigner.testing.broker import BrokerProcess
 from tests.support.workers.troubled import troubled
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(120)
+
+STUCK = "tests.support.workers.stuck"
 
 
 @pytest.mark.slow
@@ -33,6 +39,65 @@ def test_a_worker_leaves_the_group_before_it_closes_its_tables(tmp_path: Path) -
         assert it.until(lambda _: it.done == sum(it.load.sent))
         repeated = len(it.worker.orders) - it.done
         assert repeated == 0
+
+
+@pytest.mark.slow
+def test_a_worker_with_a_stuck_agent_ends_without_its_broker(tmp_path: Path) -> None:
+    """Faust's wait for the streams ignores a cancellation, and this worker waited for ever."""
+    broker = BrokerProcess()
+    worker = subprocess.Popen(
+        [sys.executable, "-m", STUCK, "worker", "--without-web"],
+        env=os.environ | {"BROKER": broker.bootstrap, "FOLDER": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert worker.stdout is not None
+        assert any("STUCK" in line for line in worker.stdout)
+        broker.kill()
+        worker.terminate()
+        worker.communicate(timeout=60)
+    finally:
+        broker.kill()
+        worker.kill()
+        worker.communicate()
+
+
+@pytest.mark.slow
+def test_a_worker_that_stops_in_a_rebalance_commits_and_leaves(tmp_path: Path) -> None:
+    """Faust closed its client on a wrong event loop, so its partitions stood still for a session timeout."""
+    broker, workers = BrokerProcess(), []
+
+    def start(name: str) -> subprocess.Popen[str]:
+        workers.append(
+            subprocess.Popen(
+                [sys.executable, "-m", STUCK, "worker", "--without-web", "-l", "info"],
+                env=os.environ
+                | {"BROKER": broker.bootstrap, "FOLDER": f"{tmp_path}/{name}"}
+                | {"GO": f"{tmp_path}/go"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        return workers[-1]
+
+    try:
+        stopping = start("w1")
+        assert stopping.stdout is not None
+        assert any("STUCK" in line for line in stopping.stdout)
+        stopping.terminate()
+        start("w2")
+        assert any("Revoking previously assigned" in line for line in stopping.stdout)
+        (tmp_path / "go").touch()
+        log, _ = stopping.communicate(timeout=60)
+        assert "LeaveGroup request succeeded" in log
+    finally:
+        broker.kill()
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
 
 
 async def test_committed_offsets_are_asked_for_at_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.app.membership import watchdog
 from faust_assigner.app.membership.watchdog import CannotGoOn, aiokafka_problem, must_run
-from faust_assigner.app.retry import RateLimitedLog, is_silence, pause_s, retry
+from faust_assigner.app.retry import RateLimitedLog, is_temporary, pause_s, retry
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
@@ -157,7 +157,7 @@ async def test_a_step_is_taken_again_until_the_broker_answers(
     errors.append(TopicAuthorizationFailedError())
     with pytest.raises(TopicAuthorizationFailedError):
         await retry(service, "step", step)
-    assert not is_silence(TopicAuthorizationFailedError())
+    assert not is_temporary(TopicAuthorizationFailedError())
 
 
 def test_each_trouble_is_said_at_once_and_then_every_minute() -> None:
@@ -168,7 +168,7 @@ def test_each_trouble_is_said_at_once_and_then_every_minute() -> None:
     for now[0] in (0.0, 1.0, 59.0, 60.0, 61.0, 120.0):
         found.append(said.due("disk"))
     assert found == [True, False, False, True, False, True]
-    assert said.unsaid == {"disk": 3}
+    assert said.suppressed == {"disk": 3}
 
 
 async def test_trouble_that_comes_and_goes_ends_no_worker() -> None:
@@ -198,4 +198,4 @@ def test_one_trouble_holds_back_no_other() -> None:
         False,
         False,
     ]
-    assert said.unsaid == {"disk": 1, "broker": 1}
+    assert said.suppressed == {"disk": 1, "broker": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -86,6 +87,19 @@ async def test_credentials_stay_and_the_rest_goes_along() -> None:
     assert seen["body"] == "order"
     assert seen["headers"]["X-Trace"] == "7"
     assert "canary" not in str(seen)
+
+
+async def test_a_compressed_body_is_read_by_the_owner() -> None:
+    """The first worker's web server has decoded the body, so the owner must not decode it again."""
+    body, headers = gzip.compress(b"order"), {"Content-Encoding": "gzip", "X-Trace": "7"}
+    async with (
+        served(echo) as owner,
+        asked(Worker(owner), "POST", data=body, headers=headers) as answer,
+    ):
+        assert answer.status == 201
+        seen = await answer.json()
+    assert seen["body"] == "order"
+    assert seen["headers"]["X-Trace"] == "7"
 
 
 @pytest.mark.parametrize(

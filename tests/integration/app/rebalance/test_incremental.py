@@ -99,7 +99,8 @@ async def test_a_round_that_is_overtaken_by_another_is_seen_to_its_end() -> None
         worker.app.consumer.rounds.begin()
         await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(
-                ThreadListener(worker.app.consumer._thread).gives_up(), worker.consumer.loop
+                ThreadListener(worker.app.consumer._thread).prepare_full_revocation(),
+                worker.consumer.loop,
             )
         )
         await worker.rebalance([0, 1])

@@ -47,6 +47,22 @@ async def test_at_a_first_start_a_stream_waits_for_its_own_table_only() -> None:
         assert await worker.until(lambda: worker.recovered)
 
 
+async def test_at_a_first_start_a_changelog_without_a_leader_stops_its_own_number_only() -> None:
+    """Its table is restored as soon as a broker with a replica is back."""
+    worker = CooperativeWorker(partitions=2)
+    async with running(worker):
+        worker.consumer.leaderless = {worker.changelog(1)}
+        worker.send_changelog(8, partition=1)
+        for partition in (0, 1):
+            worker.send_orders(5, partition)
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: worker.of(0) == [0, 1, 2, 3, 4])
+        assert worker.of(1) == []
+        worker.consumer.leaderless.clear()
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
+        assert worker.counts["old-7"] == 7
+
+
 async def test_a_round_within_a_recovery_begins_only_what_is_not_done() -> None:
     """Restored partitions flow on; the others are restored from their last offset."""
     async with worker_of([0]) as worker:

@@ -9,7 +9,12 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.consumer import back_pressure as module
-from faust_assigner.app.consumer.back_pressure import LONGEST_S, LOOK_S, BackPressure, told
+from faust_assigner.app.consumer.back_pressure import (
+    LONGEST_S,
+    LOOK_S,
+    BackPressure,
+    run_delivery_callbacks,
+)
 
 
 class Stock:
@@ -98,5 +103,5 @@ async def test_what_is_told_in_two_turns_of_the_loop_has_been_told() -> None:
     loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
     future.add_done_callback(lambda _: loop.call_soon(acts.append, "landed"))
     future.set_result(None)
-    await told()
+    await run_delivery_callbacks()
     assert acts == ["landed"]

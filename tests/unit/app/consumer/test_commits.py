@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.app._attached import Attachment, Attachments
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from intervaltree import IntervalTree
+from mode.utils.objects import Unordered
 
 from faust_assigner.app.consumer import commits
-from faust_assigner.app.consumer.commits import notify_and_commit
+from faust_assigner.app.consumer.commits import KeptBack, notify_and_commit
+from faust_assigner.app.consumer.delivery import Delivery
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 
 SOURCE, OTHER = TP("orders", 0), TP("orders", 1)
@@ -68,8 +73,10 @@ class Revoking(RepairedConsumer):
         span = contextlib.nullcontext()
         self.acts: list[Any] = []
         self.app: Any = SimpleNamespace(
+            should_stop=False,
             _start_span_from_rebalancing=lambda name: span,
             conf=SimpleNamespace(stream_wait_empty=waits),
+            _attachments=SimpleNamespace(_pending={SOURCE: ["attached"], OTHER: ["kept"]}),
         )
         self.diag = SimpleNamespace(set_flag=lambda flag: None, unset_flag=lambda flag: None)
         self._active_partitions, self._paused_partitions = {SOURCE, OTHER}, {SOURCE}
@@ -101,6 +108,26 @@ async def test_books_are_closed_after_the_final_commit(
     for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
         assert getattr(consumer, book) == {OTHER: 2}
     assert consumer.first_read == {OTHER: 8}
+    assert consumer.app._attachments._pending == {OTHER: ["kept"]}
+
+
+async def test_messages_of_uncommitted_records_do_not_outlive_their_partition() -> None:
+    """With stream_publish_on_commit a partition that came back published them a second time."""
+    consumer, published = Revoking(waits=True), list[Any]()
+    attached = consumer.app._attachments = Attachments(consumer.app)
+
+    async def publish(future: Any, wait: bool) -> None:
+        published.append(future.message.value)
+
+    for tp, offset in ((SOURCE, 5), (OTHER, 5)):
+        channel: Any = SimpleNamespace(publish_message=publish)
+        message = SimpleNamespace(channel=channel, value=f"of {tp.topic}")
+        future: Any = SimpleNamespace(message=message)
+        attached._pending[tp].append(Attachment(offset, Unordered(future)))
+    consumer._forget({SOURCE})
+    for tp in (SOURCE, OTHER):
+        await attached.publish_for_tp_offset(tp, 9)
+    assert published == [f"of {OTHER.topic}"]
 
 
 def test_all_partitions_that_go_are_forgotten() -> None:
@@ -232,4 +259,173 @@ async def test_the_last_commit_is_within_the_span_and_the_state_of_a_revocation(
         ("commit", books),
         "span ends",
         ("unset", "PARTITIONS_REVOKED"),
+    ]
+
+
+class Record:
+    """A record of ``SOURCE`` in the present generation."""
+
+    def __init__(self, offset: int) -> None:
+        self.tp, self.topic, self.offset, self.generation_id = SOURCE, SOURCE.topic, offset, 1
+        self.acked = False
+
+
+class Books(RepairedConsumer):
+    """A consumer with Faust's books: records up to offset 3 are committed."""
+
+    def __init__(self) -> None:
+        topics = SimpleNamespace(acks_enabled_for=lambda topic: True)
+        #: The messages that wait for the commit of their records.
+        self.attached = {SOURCE: ["of 4", "of 5"], OTHER: ["kept"]}
+        self.app: Any = SimpleNamespace(
+            consumer_generation_id=1,
+            topics=topics,
+            client_only=True,
+            _attachments=SimpleNamespace(_pending=self.attached),
+        )
+        self._acked, self._acked_index = defaultdict(list), defaultdict(set)
+        self._gap, self._committed_offset = defaultdict(IntervalTree), {SOURCE: 4}
+        self._unacked_messages: set[Any] = set()
+        self._waiting_for_ack = None
+        self.room = SimpleNamespace(holds_back=lambda message: False)
+        self.delivery = Delivery(self)
+        self.incremental: Any = SimpleNamespace(seek_some=self.seek)
+
+    async def seek(self, tps: set[TP]) -> None:
+        """Seek as the broker does."""
+
+    async def delivers(self, message: Any) -> None:
+        """Deliver the record to a stream's queue."""
+
+    def take(self, *records: Any) -> None:
+        """Note that a stream has taken the records."""
+        self._unacked_messages.update(records)
+
+    def committed(self) -> int | None:
+        """Commit and return the offset."""
+        offset = self._filter_committable_offsets([SOURCE]).get(SOURCE)
+        self._committed_offset[SOURCE] = offset or self._committed_offset[SOURCE]
+        return offset
+
+
+async def test_no_commit_passes_a_record_whose_table_failed() -> None:
+    """Another actor finishes record 5; record 4 is read again after the tables work."""
+    books, failed, later = Books(), Record(4), Record(5)
+    books.take(failed, later)
+    books.keep_back(failed)
+    assert (failed.acked, books._unacked_messages) == (True, {later})
+    assert not books.ack(failed), "Faust acknowledges a record whose agent failed"
+    assert books.ack(later)
+    assert books.committed() is None
+    await books._deliver(books.delivers, Record(6))
+    assert books.committed() is None, "the flow goes on until the tables' recovery stops it"
+    await books.seek_some({SOURCE})
+    assert books.committed() is None
+    assert books.attached.keys() == {SOURCE, OTHER}
+    again = Record(4)
+    await books._deliver(books.delivers, again)
+    assert books.attached == {OTHER: ["kept"]}, "these records attach their messages again"
+    books.take(again)
+    assert books.committed() is None
+    books.ack(again)
+    assert books.committed() == 5
+    fifth = Record(5)
+    books.take(fifth)
+    books.ack(fifth)
+    assert books.committed() == 6
+
+
+def test_the_first_record_that_failed_is_the_bound_until_its_partition_is_read_again() -> None:
+    """A second failure after the seek keeps back again; a partition that moves away is forgotten."""
+    kept = KeptBack()
+    kept.seek({SOURCE})
+    assert (kept.first, kept.sought) == ({}, set())
+    for offset in (5, 4, 6):
+        kept.add(SOURCE, offset)
+    kept.add(OTHER, 9)
+    kept.seek({SOURCE})
+    assert (kept.first, kept.sought) == ({SOURCE: 4, OTHER: 9}, {SOURCE})
+    kept.add(SOURCE, 7)
+    assert (kept.first, kept.sought) == ({SOURCE: 4, OTHER: 9}, set())
+    kept.seek({SOURCE, OTHER})
+    kept.forget({SOURCE, TP("bills", 0)})
+    assert (kept.first, kept.sought) == ({OTHER: 9}, {OTHER})
+
+
+async def test_a_seek_of_all_partitions_and_a_restart_end_what_is_kept_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the seek the records are read again; after the restart the consumer has no partitions."""
+
+    async def silent(self: Any) -> None:
+        """Do what Faust does."""
+
+    monkeypatch.setattr(driver.Consumer, "perform_seek", silent)
+    monkeypatch.setattr(driver.Consumer, "on_restart", silent)
+    books = Books()
+    books.keep_back(Record(4))
+    books.keep_back(Record(4))
+    await books.perform_seek()
+    assert (books.kept_back.first, books.kept_back.sought) == ({SOURCE: 4}, {SOURCE})
+    await books.on_restart()
+    assert (books.kept_back.first, books.kept_back.sought) == ({}, set())
+    done = Record(3)
+    done.acked = True
+    books.keep_back(done)
+    assert books.kept_back.first == {}
+    books.keep_back(Record(4))
+    books._read_offset, books.first_read = {}, {}
+    books._forget({SOURCE})
+    assert books.kept_back.first == {}
+
+
+class Stopping(Revoking):
+    """A consumer of a stopping app, for which Faust's revocation does nothing."""
+
+    def __init__(self, *, waits: bool) -> None:
+        super().__init__(waits=waits)
+        self.app.should_stop = True
+        self.app.flow_control = SimpleNamespace(
+            suspend=lambda: self.acts.append("suspend"), clear=lambda: self.acts.append("clear")
+        )
+        self.app.producer = SimpleNamespace(flush=self.flush)
+
+    async def flush(self) -> None:
+        """Note the flush."""
+        self.acts.append("flush")
+
+    async def wait_empty(self) -> None:
+        """Note the wait, which commits."""
+        self.acts.append(("wait and commit", dict(self._acked)))
+
+    def stop_flow(self) -> None:
+        """Note the call."""
+        self.acts.append("stop flow")
+
+    def assignment(self) -> set[TP]:
+        """Return the partitions."""
+        return {SOURCE}
+
+    def pause_partitions(self, tps: Any) -> None:
+        """Note the partitions."""
+        self.acts.append(("pause", set(tps)))
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_revocation_of_a_stopping_worker_waits_for_its_records(
+    monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """The next owner would process them again, and after the round they cannot be committed."""
+    monkeypatch.setattr(commits, "traced_from_parent_span", lambda span: traced)
+    consumer = Stopping(waits=waits)
+    await notify_and_commit(consumer, consumer.notify, {SOURCE})
+    books = {SOURCE: 1, OTHER: 2}
+    assert consumer.acts == [
+        ("app", {OTHER}, books),
+        "stop flow",
+        "suspend",
+        ("pause", {SOURCE}),
+        "clear",
+        ("wait and commit" if waits else "commit", books),
+        "flush",
     ]

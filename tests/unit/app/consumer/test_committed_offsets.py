@@ -14,8 +14,8 @@ from faust_assigner.app.consumer.committed_offsets import (
     UNSTABLE_OFFSET_COMMIT,
     UnstableOffsetsError,
     _OffsetFetch,
-    ask_for_all,
     committed,
+    replace_offset_fetch,
 )
 
 HERE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -143,9 +143,9 @@ async def test_a_refusal_that_passes_is_logged_once(
     """aiokafka retries at once; the caller logs any other error."""
     caplog.set_level("INFO")
     coordinator: Any = Coordinator(error.errno)
-    ask_for_all(coordinator)
+    replace_offset_fetch(coordinator)
     asks = coordinator._do_fetch_commit_offsets
-    ask_for_all(coordinator)
+    replace_offset_fetch(coordinator)
     assert coordinator._do_fetch_commit_offsets is asks, "each seek calls it"
     for _ in range(3):
         with pytest.raises(error):
@@ -190,7 +190,7 @@ async def test_each_kind_of_refusal_is_logged_and_an_answer_is_passed_on(caplog:
     """The first refusal of each kind is logged; the request names aiokafka's partitions."""
     caplog.set_level("INFO")
     coordinator: Any = Coordinator()
-    ask_for_all(coordinator)
+    replace_offset_fetch(coordinator)
     assert await coordinator._do_fetch_commit_offsets([HERE]) == {HERE: OffsetAndMetadata(7, "")}
     for code in (14, 88, 14, 88):
         coordinator.error_code = code

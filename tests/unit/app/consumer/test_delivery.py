@@ -48,11 +48,11 @@ def test_only_records_of_flowing_partitions_are_taken_and_can_be_put_down() -> N
     batches = {A: [1, 2], B: [3], C: [4, 5], D: [6]}
     taken = delivery.take(batches)
     assert taken == {A: [1, 2], B: [3], C: [4, 5]}
-    delivery.put_down([A, C, D])
+    delivery.drop_fetched([A, C, D])
     assert taken == {A: [], B: [3], C: []}
     assert batches == {A: [], B: [3], C: [], D: [6]}
     later = delivery.take({A: [7], D: [8]})
-    delivery.put_down({B, D})
+    delivery.drop_fetched({B, D})
     assert (taken[B], later) == ([3], {A: [7]}), "only the last batch is in hand"
 
 
@@ -106,7 +106,7 @@ def test_missing_records_are_reported_of_partitions_that_were_wanted_twice() -> 
 
     look(1.0, A, B)
     look(2.0, A)
-    delivery.look_anew_at({A, D})
+    delivery.skip_next_check({A, D})
     look(3.0, A, B)
     look(4.0, A)
     consumer._paused_partitions = {B}

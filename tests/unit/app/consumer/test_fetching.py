@@ -209,7 +209,7 @@ def test_streams_take_nothing_while_all_must_stand_still() -> None:
     flow = FlowControl()
     flow.resume()
     assert flow.is_active()
-    flow.must_stand_still = lambda: True
+    flow.must_skip_records = lambda: True
     assert not flow.is_active()
 
 
@@ -276,7 +276,7 @@ def test_a_flow_control_takes_the_queues_and_the_state_of_the_one_before() -> No
     assert not after.is_active()
     assert set(after._queues) == {queue}
     assert after._resume is before._resume
-    assert after.must_stand_still() is False
+    assert after.must_skip_records() is False
 
 
 def test_live_partitions_are_of_the_topics_that_are_wanted() -> None:

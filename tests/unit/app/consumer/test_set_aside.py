@@ -22,7 +22,7 @@ class State(SimpleNamespace):
 def pause(it: SetAside, state: Any, now: float) -> float:
     """Return the pause in seconds after a failed attempt."""
     it.unreadable(SOURCE, state, ValueError("corrupt"), now)
-    return next(s / 10 for s in range(1, 1000) if not it.is_left_alone(state, now + s / 10 + 1e-9))
+    return next(s / 10 for s in range(1, 1000) if not it.is_set_aside(state, now + s / 10 + 1e-9))
 
 
 def test_each_failed_try_waits_twice_as_long_up_to_the_most() -> None:
@@ -38,7 +38,7 @@ def test_what_a_broker_refuses_is_asked_for_again_every_second_at_least() -> Non
 
     def refused() -> float:
         it.refused(SOURCE, state, 0.0)
-        return next(s / 10 for s in range(1, 1000) if not it.is_left_alone(state, s / 10 + 1e-9))
+        return next(s / 10 for s in range(1, 1000) if not it.is_set_aside(state, s / 10 + 1e-9))
 
     assert [refused() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
@@ -48,8 +48,8 @@ def test_what_was_well_again_begins_with_the_short_pause() -> None:
     it, state, other = SetAside(), State(position=1), State(position=1)
     for _ in range(4):
         pause(it, state, 0.0)
-    it.is_well(state)
-    assert not it.is_left_alone(state, 0.0)
+    it.note_success(state)
+    assert not it.is_set_aside(state, 0.0)
     assert pause(it, state, 100.0) == RETRY_S
     assert pause(it, other, 100.0) == RETRY_S
 
@@ -64,11 +64,11 @@ def test_what_is_set_aside_is_named_and_counted_until_it_is_well() -> None:
     it.refused(tps[1], states[1], 10.0)
     it.unreadable(tps[2], states[2], ValueError("corrupt"), 10.0)
     assert (len(it), sorted(it.partitions())) == (3, tps)
-    it.is_well(states[1])
+    it.note_success(states[1])
     assert (len(it), sorted(it.partitions())) == (2, [tps[0], tps[2]])
     del states[2]
     assert (len(it), it.partitions()) == (1, [tps[0]])
-    it.is_well(states[1])
+    it.note_success(states[1])
     assert len(it) == 1
 
 
@@ -76,15 +76,15 @@ def test_a_partition_is_left_alone_until_the_time_of_its_next_try() -> None:
     """The pause ends at its exact second and covers a single partition."""
     it, state, other = SetAside(), State(position=1), State(position=1)
     it.unreadable(SOURCE, state, ValueError("corrupt"), 10.0)
-    assert [it.is_left_alone(state, now) for now in (10.0, 10.99, 11.0, 12.0)] == [
+    assert [it.is_set_aside(state, now) for now in (10.0, 10.99, 11.0, 12.0)] == [
         True,
         True,
         False,
         False,
     ]
-    assert not it.is_left_alone(other, 10.0)
+    assert not it.is_set_aside(other, 10.0)
     it.refused(TP("orders", 8), other, 20.0)
-    assert [it.is_left_alone(other, now) for now in (20.0, 20.1)] == [True, False]
+    assert [it.is_set_aside(other, now) for now in (20.0, 20.1)] == [True, False]
 
 
 def test_the_log_names_the_partition_its_offset_the_error_and_the_next_try(
@@ -124,8 +124,8 @@ def test_a_fetch_that_failed_as_a_whole_sets_nothing_aside() -> None:
     assert (len(it), it.partitions()) == (0, [])
     it.note_answer(asked, {tps[1]: []}, 1_000, 50.0)
     assert it.partitions() == [tps[0]]
-    assert it.is_left_alone(states[0], 50.05)
-    assert not it.is_left_alone(states[0], 50.1)
+    assert it.is_set_aside(states[0], 50.05)
+    assert not it.is_set_aside(states[0], 50.1)
     states[0].timestamp = 1_001
     it.note_answer(asked[:1], {}, 1_001, 51.0)
     assert it.partitions() == []

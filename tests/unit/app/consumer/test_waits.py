@@ -51,7 +51,7 @@ def test_a_wait_that_has_ended_is_counted_no_more() -> None:
     first.__enter__()
     second.__enter__()
     assert not first.__exit__(ValueError, ValueError("a bug"), None)
-    waits.look(50.0, group_answers=True)
+    waits.advance(50.0, group_answers=True)
     assert waits.problem() is None
     assert waits.age_s("first") is None
     assert waits.age_s("second") == 50.0
@@ -61,9 +61,9 @@ def test_the_oldest_of_several_waits_is_shown() -> None:
     """The caller selects waits by the beginning of their names."""
     waits = Waits()
     with waits.during(f"{HAND_OVER} of 3 partitions", "a", 100.0):
-        waits.look(5.0, group_answers=True)
+        waits.advance(5.0, group_answers=True)
         with waits.during(COMMIT, "b", 100.0):
-            waits.look(1.0, group_answers=True)
+            waits.advance(1.0, group_answers=True)
             assert waits.age_s(HAND_OVER, COMMIT) == 6.0
             assert waits.age_s(COMMIT) == 1.0
 
@@ -72,12 +72,12 @@ def test_a_next_step_has_its_own_description_and_the_same_deadline() -> None:
     """The log and the problem name the current step."""
     waits = Waits()
     with waits.during(COMMIT, "delivery", 10.0, lambda: "3 batches") as wait:
-        waits.look(4.0, group_answers=True)
+        waits.advance(4.0, group_answers=True)
         wait.move_to_step("the answer", lambda: "of the group")
-        (line,) = waits.look(2.0, group_answers=True)
+        (line,) = waits.advance(2.0, group_answers=True)
         assert "has waited for 6 s for the answer (of the group)" in line
         assert waits.problem() is None
-        waits.look(4.0, group_answers=True)
+        waits.advance(4.0, group_answers=True)
         assert waits.problem() == "The commit has waited for 10 s for the answer"
 
 
@@ -85,12 +85,12 @@ def test_seconds_of_silence_count_for_the_log_and_not_for_the_deadline() -> None
     """The next line comes a minute after the last line, whether the group answers or not."""
     waits = Waits()
     with waits.during(COMMIT, "an answer", 10.0):
-        assert len(waits.look(5.0, group_answers=False)) == 1
-        assert waits.look(SAY_EVERY_S - 1.0, group_answers=False) == []
-        (line,) = waits.look(1.0, group_answers=False)
+        assert len(waits.advance(5.0, group_answers=False)) == 1
+        assert waits.advance(SAY_EVERY_S - 1.0, group_answers=False) == []
+        (line,) = waits.advance(1.0, group_answers=False)
         assert "the group does not answer, so this worker keeps waiting" in line
-        assert waits.look(SAY_EVERY_S - 1.0, group_answers=False) == []
-        assert len(waits.look(1.0, group_answers=False)) == 1
+        assert waits.advance(SAY_EVERY_S - 1.0, group_answers=False) == []
+        assert len(waits.advance(1.0, group_answers=False)) == 1
         assert waits.problem() is None
 
 
@@ -144,9 +144,9 @@ def test_the_first_wait_beyond_its_deadline_is_the_problem() -> None:
         waits.during("second", "b", 10.0),
         waits.during("third", "c", 5.0),
     ):
-        assert waits.look(9.0, group_answers=True) != []
+        assert waits.advance(9.0, group_answers=True) != []
         assert waits.problem() == "third has waited for 5 s for c"
-        waits.look(1.0, group_answers=True)
+        waits.advance(1.0, group_answers=True)
         assert waits.problem() == "second has waited for 10 s for b"
         assert [wait.is_over for wait in waits.under_way()] == [False, True, True]
         assert waits.under_way()[0] is first
@@ -161,7 +161,7 @@ def test_a_step_is_noted_in_all_waits_of_that_name_alone() -> None:
         waits.during(f"{COMMIT} of another", "b", 10.0) as other,
         waits.during(COMMIT, "c", 20.0, lambda: "detail") as second,
     ):
-        waits.look(3.0, group_answers=True)
+        waits.advance(3.0, group_answers=True)
         waits.move_to_step(COMMIT, "the answer")
         assert [(w.step, w.limit_s, w.total_s, w.detail()) for w in (first, other, second)] == [
             ("the answer", 10.0, 3.0, ""),
@@ -174,8 +174,8 @@ def test_the_line_of_a_wait_has_all_that_an_operator_needs() -> None:
     """The line appears from half of the deadline on, to the second."""
     waits = Waits()
     with waits.during("The commit", "the flush", 40.0, lambda: "orders"):
-        assert waits.look(19.5, group_answers=True) == []
-        assert waits.look(0.5, group_answers=True) == [
+        assert waits.advance(19.5, group_answers=True) == []
+        assert waits.advance(0.5, group_answers=True) == [
             "The commit has waited for 20 s for the flush (orders); this worker ends when the "
             "wait has taken 40 s"
         ]

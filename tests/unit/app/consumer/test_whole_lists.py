@@ -18,7 +18,7 @@ from faust_assigner.app.consumer.committed_offsets import committed
 from faust_assigner.app.consumer.fetcher import change_assignment
 from faust_assigner.app.consumer.fetching import Wanted, _fetch_fairly
 from faust_assigner.app.consumer.waits import Waits
-from tests.unit.app.consumer import test_batches as streams
+from tests.unit.app.consumer import test_stream_take as streams
 from tests.unit.app.consumer.test_back_pressure import Held
 from tests.unit.app.consumer.test_commits import SOURCE
 from tests.unit.app.consumer.test_commits import Consumer as Committing
@@ -46,8 +46,8 @@ async def test_a_batch_has_the_values_that_the_processors_made() -> None:
     stream = streams.Stream()
     batches = stream.take(1, None)
     stream.current_event = streams.Event("raw")
-    assert stream._basket is not None
-    assert await stream._basket.collect("processed") == "processed"
+    assert stream._buffer is not None
+    assert await stream._buffer.collect("processed") == "processed"
     assert await streams.next_of(batches) == ["processed"]
 
 
@@ -206,7 +206,7 @@ def test_each_wait_that_is_due_has_its_line() -> None:
         waits.during("second", "b", 90.0),
         waits.during("third", "c", 8.0, lambda: "why"),
     ):
-        assert waits.look(5.0, group_answers=True) == [
+        assert waits.advance(5.0, group_answers=True) == [
             "first has waited for 5 s for a; this worker ends when the wait has taken 10 s",
             "third has waited for 5 s for c (why); this worker ends when the wait has taken 8 s",
         ]
@@ -267,9 +267,9 @@ async def test_a_stream_that_has_stopped_hands_out_no_further_batch() -> None:
     batches = stream.take(1, None)
     await stream.read(streams.Event(1))
     assert await streams.next_of(batches) == [1]
-    assert stream._basket is not None
+    assert stream._buffer is not None
     stream.should_stop = True
-    stream._basket.batches.append([])
+    stream._buffer.batches.append([])
     with pytest.raises(StopAsyncIteration):
         await streams.next_of(batches)
     assert stream.acked == [1]

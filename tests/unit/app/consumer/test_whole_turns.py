@@ -13,27 +13,27 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from faust_assigner.app.consumer import fetching, produced_topics
-from faust_assigner.app.consumer.batches import TimelyStream
 from faust_assigner.app.consumer.fetching import _committed_while_assigned, seek_committed
 from faust_assigner.app.consumer.live_views import Share
+from faust_assigner.app.consumer.stream_take import TimelyStream
 from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, Waits
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.retry import SAY_EVERY_S
-from tests.unit.app.consumer.test_batches import A, B, Event, Stock, Stream, next_of
 from tests.unit.app.consumer.test_fetcher import A as T0
 from tests.unit.app.consumer.test_fetcher import B as T1
 from tests.unit.app.consumer.test_fetcher import C as T2
 from tests.unit.app.consumer.test_fetcher import Seeking, Turns, corrupt
+from tests.unit.app.consumer.test_stream_take import A, B, Event, Stock, Stream, next_of
 from tests.unit.app.consumer.test_whole_records import ID, ORDERS, PAYMENTS, Consumer
 
 C = TP("orders", 2)
 
 
-async def test_a_full_basket_passes_the_value_on_when_the_stream_stops() -> None:
+async def test_a_full_buffer_passes_the_value_on_when_the_stream_stops() -> None:
     """The processors after ``take`` get the record's value, whether the batch has it or not."""
     stream = Stream()
     stream.take(1, None)
-    basket: Any = stream._basket
+    basket: Any = stream._buffer
     stream.current_event = Event("first")
     assert await basket.collect("first") == "first"
     stream.current_event, stream.should_stop = Event("second"), True
@@ -49,7 +49,7 @@ async def test_a_stream_starts_its_reader_with_each_take_and_closes_the_batches_
     first = stream.take(3, None)
     second = stream.noack_take(5, None)
     assert (stream.readers, stream._active_agens) == (2, {first, second})
-    assert (stream._basket.most, len(stream._processors)) == (5, 2)  # type: ignore[union-attr]
+    assert (stream._buffer.most, len(stream._processors)) == (5, 2)  # type: ignore[union-attr]
     assert not stream.enable_acks
 
 
@@ -216,21 +216,21 @@ def test_lines_of_a_wait_are_a_minute_after_the_last_line_whenever_that_came() -
     """The watchdog may check late; the next line is counted from the line, not from its due time."""
     waits = Waits()
     with waits.during(COMMIT, "an answer", 10.0):
-        assert len(waits.look(9.0, group_answers=False)) == 1
-        assert waits.look(SAY_EVERY_S - 2.0, group_answers=False) == []
-        assert waits.look(1.5, group_answers=False) == []
-        assert len(waits.look(0.5, group_answers=False)) == 1
+        assert len(waits.advance(9.0, group_answers=False)) == 1
+        assert waits.advance(SAY_EVERY_S - 2.0, group_answers=False) == []
+        assert waits.advance(1.5, group_answers=False) == []
+        assert len(waits.advance(0.5, group_answers=False)) == 1
 
 
 def test_the_age_is_that_of_the_oldest_wait_of_any_of_the_names() -> None:
     """The second name counts as the first does; a wait of a different name does not."""
     waits = Waits()
     with waits.during("A rebalance", "x", 90.0):
-        waits.look(4.0, group_answers=True)
+        waits.advance(4.0, group_answers=True)
         with waits.during(f"{REVOCATION} of 2 partitions", "x", 90.0):
-            waits.look(2.0, group_answers=False)
+            waits.advance(2.0, group_answers=False)
             with waits.during(HAND_OVER, "x", 90.0):
-                waits.look(1.0, group_answers=True)
+                waits.advance(1.0, group_answers=True)
                 assert waits.age_s(HAND_OVER, REVOCATION) == 3.0
                 assert waits.age_s(COMMIT, HAND_OVER) == 1.0
                 assert waits.age_s(COMMIT) is None

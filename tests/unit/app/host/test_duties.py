@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.host.duties.page import main, page
-from faust_assigner.app.host.duties.table import CALLS, HERE, ORIGINAL, PUT, TAKEN, Put, Taken
+from faust_assigner.app.host.duties.table import (
+    CALLS,
+    HERE,
+    ORIGINAL,
+    PUT,
+    TAKEN,
+    ReplacedAttribute,
+    ReplacedMethod,
+)
 from tests.support.host.found import PACKAGE, ROOT, composed, overrides, replacements
 from tests.support.host.source import always_refers, duties_of, tree_of
 
@@ -37,9 +45,9 @@ def of_ours(ref: str) -> Any:
     return of_host(PACKAGE + ref)
 
 
-def by_name(row: Taken | Put) -> str:
+def by_name(row: ReplacedMethod | ReplacedAttribute) -> str:
     """Return a test id."""
-    return row.site if isinstance(row, Put) else f"{row.host}<-{row.ours}"
+    return row.site if isinstance(row, ReplacedAttribute) else f"{row.host}<-{row.ours}"
 
 
 def test_every_method_that_hides_one_of_the_hosts_has_a_row() -> None:
@@ -87,7 +95,9 @@ def test_what_is_said_to_call_the_hosts_on_every_path_does(ours: str, name: str)
 
 
 @pytest.mark.parametrize("row", PUT, ids=by_name)
-def test_what_is_put_in_a_place_calls_what_was_there_or_says_why_not(row: Put) -> None:
+def test_what_is_put_in_a_place_calls_what_was_there_or_says_why_not(
+    row: ReplacedAttribute,
+) -> None:
     """The replacement calls the original on every path, and both objects exist."""
     made = of_ours(row.made)
     attribute = row.host.rpartition(":")[2]
@@ -97,7 +107,7 @@ def test_what_is_put_in_a_place_calls_what_was_there_or_says_why_not(row: Put) -
 
 
 @pytest.mark.parametrize("row", TAKEN, ids=by_name)
-def test_every_duty_of_a_replaced_method_has_a_row(row: Taken) -> None:
+def test_every_duty_of_a_replaced_method_has_a_row(row: ReplacedMethod) -> None:
     """The duties match the host's source; a difference makes the maintainer check the method."""
     said = [duty.what for duty in row.duties]
     assert len(said) == len(set(said))
@@ -106,7 +116,7 @@ def test_every_duty_of_a_replaced_method_has_a_row(row: Taken) -> None:
 
 
 @pytest.mark.parametrize("row", TAKEN, ids=by_name)
-def test_every_duty_has_a_place_that_exists_or_a_reason(row: Taken) -> None:
+def test_every_duty_has_a_place_that_exists_or_a_reason(row: ReplacedMethod) -> None:
     """No duty is dropped without a reason."""
     of_ours(row.ours)
     assert row.why or row.duties

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.host.check import demand, in_range, misfit
+from faust_assigner.app.host.check import demand, in_range, mismatch_of
 from faust_assigner.app.host.mixing import host_of, over, parts_of
 from faust_assigner.app.host.private_apis import PrivateApi
 from faust_assigner.errors import ConfigError, HostMismatch
@@ -105,7 +105,7 @@ def test_only_the_rows_of_the_wanted_parts_are_checked() -> None:
     assert "absent" not in str(found.value)
     with pytest.raises(HostMismatch, match=r"TableManager\.gone: .*TableManager\.missing: "):
         demand({"page"}, apis=rows, versions={})
-    assert list(misfit(rows[1])) == []
+    assert list(mismatch_of(rows[1])) == []
 
 
 def test_versions_are_compared_as_numbers_and_named_with_the_rows() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.host import check
-from faust_assigner.app.host.check import NOTHING, demand, misfit, shape_of
+from faust_assigner.app.host.check import NOTHING, demand, mismatch_of, shape_of
 from faust_assigner.app.host.private_apis import PRIVATE_APIS, PrivateApi
 from faust_assigner.errors import HostMismatch
 
@@ -162,7 +162,7 @@ def test_an_owner_may_be_a_module_and_may_be_absent(owner: str, name: str, found
 )
 def test_a_mismatch_names_the_distribution_and_the_name(owner: str, said: str) -> None:
     """The whole text, with both shapes and the reason."""
-    assert list(misfit(api("begin", "(self)", owner))) == [
+    assert list(mismatch_of(api("begin", "(self)", owner))) == [
         f"{said}: expected (self), found {NOTHING} (its use: why of begin)"
     ]
 

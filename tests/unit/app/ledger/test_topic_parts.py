@@ -325,16 +325,17 @@ def test_a_missing_topic_is_made_with_replicas_on_every_broker(
     assert admin.acts == ["start", "close"]
 
 
+@pytest.mark.parametrize("code", [29, 7, 41])
 def test_a_topic_that_cannot_be_made_is_an_error_and_one_that_exists_is_none(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """The admin client is closed in every case."""
+    """The admin client is closed in every case; a timeout is an error too."""
     assert (
         prepared(monkeypatch, Admin(code=TopicAlreadyExistsError.errno))
         == topic_setup.MESSAGE_BYTES
     )
-    admin = Admin(code=29)
-    with pytest.raises(for_code(29), match="cannot be created: not here"):
+    admin = Admin(code=code)
+    with pytest.raises(for_code(code), match="cannot be created: not here"):
         prepared(monkeypatch, admin)
     assert admin.acts[-1] == "close"
 

@@ -42,11 +42,11 @@ class Listener:
         """Return whether partitions are processed."""
         return self.flows
 
-    def joins(self) -> None:
+    def round_started(self) -> None:
         """Note the begin of a round."""
         self.acts.append("joins")
 
-    async def gives_up(self) -> None:
+    async def prepare_full_revocation(self) -> None:
         """Note the revocation of all partitions."""
         self.acts.append("gives up")
 
@@ -65,7 +65,7 @@ class Listener:
         if self.error:
             raise self.error.pop()
 
-    def gave_away(self, everything: bool) -> None:
+    def note_hand_over(self, everything: bool) -> None:
         """Note the end of a leaving member's hand-over."""
         self.acts.append(("gave away", everything))
 
@@ -88,7 +88,7 @@ class Assignor:
         """Return whether a second round follows."""
         return self.follows
 
-    def torn(self, assignment: Any) -> frozenset[TopicPartition]:
+    def partitions_to_restart(self, assignment: Any) -> frozenset[TopicPartition]:
         """Return the partitions whose transactions end."""
         return self.changed_ids
 
@@ -104,7 +104,7 @@ class Assignor:
         """Return the standbys."""
         return self.standbys
 
-    def look_at_files(self, topics: Any) -> None:
+    def cache_file_offsets(self, topics: Any) -> None:
         """Note the look at the files."""
         assert topics == {"orders"}
         self.acts.append("look at files")
@@ -248,7 +248,7 @@ class Made:
 @pytest.fixture
 async def made(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Made]:
     """A coordinator whose tasks end with the test."""
-    monkeypatch.setattr(ours, "BREATH_S", 0.0)
+    monkeypatch.setattr(ours, "SECOND_ROUND_DELAY_S", 0.0)
     it = Made(monkeypatch)
     yield it
     for task in (it.member.telling, it.member.standing):
@@ -417,13 +417,16 @@ async def test_heartbeats_have_begun_before_a_round_ends_them(
     await task
 
 
+@pytest.mark.parametrize(
+    "error", [errors.NodeNotReadyError, errors.RequestTimedOutError, errors.KafkaConnectionError]
+)
 async def test_a_round_that_could_not_be_sent_has_the_coordinator_looked_for_again(
-    made: Made,
+    made: Made, error: type[errors.KafkaError]
 ) -> None:
     """aiokafka does the same."""
     made.member.gave_up = True
-    made.refusals = [errors.NodeNotReadyError()]
-    with pytest.raises(errors.NodeNotReadyError):
+    made.refusals = [error()]
+    with pytest.raises(error):
         await made.it._send_req(request_of(SyncGroupRequest))
     assert made.acts[-1] == "dead"
     made.it.coordinator_id = None
@@ -515,11 +518,12 @@ async def test_a_partition_whose_new_id_another_member_may_hold_comes_in_the_sec
     assert made.own.tps == {B}
 
 
+@pytest.mark.parametrize("error", [RuntimeError, KeyError, OSError])
 async def test_a_partition_that_could_not_be_finished_goes_nevertheless(
-    made: Made, caplog: Any
+    made: Made, caplog: Any, error: type[Exception]
 ) -> None:
     """The next owner does not wait; the app gets the rest, and both failures are logged."""
-    made.listener.error = [RuntimeError("second"), RuntimeError("first")]
+    made.listener.error = [error("second"), error("first")]
     await made.complete(A)
     assert made.own.tps == {A}
     assert "processed twice" in caplog.text
@@ -734,11 +738,11 @@ async def test_a_commit_that_meets_a_round_asks_for_no_other(
 
 async def test_what_stood_still_once_stands_until_all_is_given_up(made: Made) -> None:
     """The streams skipped records meanwhile; a later answer does not restore the records."""
-    assert not made.member.must_stand_still()
+    assert not made.member.must_skip_records()
     made.fence.sure = False
-    assert made.member.must_stand_still()
+    assert made.member.must_skip_records()
     made.fence.sure = True
-    assert made.member.must_stand_still()
+    assert made.member.must_skip_records()
 
 
 @pytest.mark.parametrize("reason", ["gave up", "nothing"])
@@ -775,7 +779,7 @@ async def test_everything_is_given_up_once(made: Made, reason: str | None) -> No
     made.member.lost = reason == "lost"
     if reason == "closing":
         made.it._closing.set_result(None)
-    made.it.give_everything_up()
+    made.it.revoke_all_and_rejoin()
     if made.member.standing is not None:
         await made.member.standing
     assert made.acts == (["stand still", "request_rejoin"] if reason is None else [])
@@ -837,7 +841,7 @@ async def test_a_member_without_anything_waits_a_moment_before_its_second_round(
         made.acts.append((seconds, member.lost, member.stood))
         await sleep(0)
 
-    monkeypatch.setattr(ours, "BREATH_S", 0.5)
+    monkeypatch.setattr(ours, "SECOND_ROUND_DELAY_S", 0.5)
     monkeypatch.setattr(ours.asyncio, "sleep", moment)
     member.gave_up = member.lost = member.stood = made.assignor.follows = True
     await made.complete(A)
@@ -870,6 +874,7 @@ def test_both_protocols_are_of_the_apps_assignor(
     )
     expected = "shop of aiokafka" if name == "shop" else made.assignor
     assert made.it._lookup_assignor(name) == expected
+    assert made.assignor.stops_nobody == (name == COOPERATIVE), "before the leader plans the round"
 
 
 @pytest.mark.parametrize(

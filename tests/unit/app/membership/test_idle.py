@@ -15,14 +15,14 @@ from aiokafka.errors import KafkaError, NodeNotReadyError
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from faust_assigner.app.membership.idle import comes_back
+from faust_assigner.app.membership.idle import rejoin_after_idle
 from faust_assigner.app.membership.leave_request import IDLE, STOPS, LeaveGroup
 
 
 class Coordinator:
     """aiokafka's coordinator of a member with these partitions."""
 
-    group_id, member_id, _max_poll_interval = "g", "m-1", 300.0
+    group_id, member_id = "g", "m-1"
     generation, _group_instance_id = 3, None
     error: KafkaError | None = None
 
@@ -85,7 +85,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def started(*partitions: int) -> Any:
     """Return the coordinator of a started consumer."""
     consumer = SimpleNamespace(_coordinator=Coordinator([], *partitions))
-    comes_back(consumer)
+    rejoin_after_idle(consumer, 300.0)
     return consumer._coordinator
 
 
@@ -121,13 +121,13 @@ async def test_a_consumer_that_stops_leaves_without_a_word(
     assert sent(coordinator) == ("g", "m-1", STOPS)
 
 
-@pytest.mark.parametrize(("generation", "instance"), [(0, None), (-1, None), (3, "one")])
+@pytest.mark.parametrize(("member_id", "instance"), [("", None), ("m-1", "one")])
 async def test_nobody_leaves_who_is_no_member_or_a_static_one(
-    generation: int, instance: str | None
+    member_id: str, instance: str | None
 ) -> None:
     """A static member keeps its partitions over a restart; its generation ends nevertheless."""
     coordinator = await started(0)
-    coordinator.generation, coordinator._group_instance_id = generation, instance
+    coordinator.member_id, coordinator._group_instance_id = member_id, instance
     coordinator._closing.set_result(None)
     await coordinator._maybe_leave_group()
     assert coordinator.acts == ["forget the generation"]
@@ -172,9 +172,10 @@ async def test_the_time_of_a_join_is_idle_only_where_something_is_kept(
     assert coordinator.idle_since == (500.0 if is_anew else 1.0)
 
 
-async def test_a_member_of_the_first_generation_leaves_as_any_other() -> None:
-    """Kafka's first generation is 1."""
+@pytest.mark.parametrize("generation", [1, -1])
+async def test_a_member_of_the_first_generation_leaves_as_any_other(generation: int) -> None:
+    """Kafka's first generation is 1; a member that waits for its first answer has none."""
     coordinator = await started(0)
-    coordinator.generation = 1
+    coordinator.generation = generation
     await coordinator._maybe_leave_group()
     assert coordinator.acts == LEFT

@@ -77,6 +77,18 @@ async def test_a_member_that_joins_anew_asks_once_who_has_its_instance(made: Mad
     assert made.ends == []
 
 
+async def test_the_instance_is_asked_for_with_the_member_id_of_the_answer(made: Made) -> None:
+    """The group may give another id than the one of the request; a second join asks no more."""
+    await made.join("m-0")
+    await made.join("m-0")
+    assert made.asked == []
+    await made.join("")
+    assert made.asked == [("g", 7, "m-1", "worker-1")]
+    await made.join("m-0")
+    await made.join("")
+    assert made.asked == 2 * [("g", 7, "m-1", "worker-1")]
+
+
 async def test_a_join_that_is_refused_changes_nothing_of_what_was_joined(made: Made) -> None:
     """The member id in a refusal belongs to no member yet."""
     await made.join("", 79)

@@ -99,6 +99,17 @@ async def test_it_stops_all_the_same_when_nobody_answers(caplog: pytest.LogCaptu
     assert ["Hand-over timed out after" in record.message for record in caplog.records] == [True]
 
 
+async def test_it_stops_all_the_same_when_the_thread_does_not_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """All of the thread's calls may wait for a silent broker; the request is part of the limit."""
+    it = Stopped()
+    it.consumer._thread.call_thread = lambda *_: asyncio.sleep(3600)
+    async with asyncio.timeout(20.0):
+        assert not await hand_over(it.app, 0.01)
+    assert ["Hand-over timed out after" in record.message for record in caplog.records] == [True]
+
+
 async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faust's own stop follows any error."""
     it = Stopped()

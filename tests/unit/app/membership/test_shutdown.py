@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mode.threads import MethodQueue
 
 from faust_assigner.app.membership import shutdown
 from faust_assigner.app.membership.shutdown import (
@@ -64,6 +65,32 @@ async def test_a_last_request_has_its_least_time_when_all_is_used_up() -> None:
     """A broker that answers at once does not count as silent."""
     it = ShutdownBudget(SimpleNamespace(should_stop=True), seconds=-1.0)
     assert await it.within("Leaving the group", asyncio.sleep, 0.01, "answered") == "answered"
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError, ValueError, ConnectionError])
+async def test_any_error_of_a_last_step_is_logged_and_the_end_goes_on(
+    caplog: pytest.LogCaptureFixture, error: type[Exception]
+) -> None:
+    """The step did not end in time; an error of Python counts as one of a broker."""
+
+    async def fails() -> None:
+        raise error("closed")
+
+    assert await _done_within(5.0, fails) is False
+    assert [record.getMessage() for record in caplog.records] == [
+        f"A Kafka client failed while stopping: {error('closed')!r}"
+    ]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_step_gets_all_its_arguments_while_the_app_runs_and_stops(stops: bool) -> None:
+    """Positions and names; the result is the step's."""
+    it = ShutdownBudget(SimpleNamespace(should_stop=stops))
+
+    async def step(*given: object, **named: object) -> object:
+        return given, named
+
+    assert await it.within("Last flush", step, 1, "b", c=3) == ((1, "b"), {"c": 3})
 
 
 async def test_an_app_that_goes_on_uses_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,11 +164,14 @@ class Stock:
         self.streams = asyncio.Event()
         self.stream_error: Exception | None = None
         producer = SimpleNamespace(flush=self._noting("flush"), on_stop=self._noting("stop"))
-        self.app = SimpleNamespace(should_stop=True, producer=producer)
+        self.conf = SimpleNamespace(
+            broker_max_poll_interval=60.0, broker_request_timeout=1.0, broker_rebalance_timeout=2.0
+        )
+        self.app = SimpleNamespace(should_stop=True, producer=producer, conf=self.conf)
         coordinator = SimpleNamespace(close=self._noting("leave"))
         self._thread = SimpleNamespace(
             should_stop=False,
-            call_thread=lambda step: step(),
+            call_thread=lambda step, *given: step(*given),
             _consumer=SimpleNamespace(
                 _coordinator=coordinator, _client=SimpleNamespace(close=self._noting("close"))
             ),
@@ -187,7 +217,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
     async def told() -> None:
         consumer.acts.append("told")
 
-    monkeypatch.setattr(shutdown, "told", told)
+    monkeypatch.setattr(shutdown, "run_delivery_callbacks", told)
     monkeypatch.setattr(shutdown, "discard", lambda app: consumer.acts.append("discard"))
     return consumer
 
@@ -218,7 +248,6 @@ async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None
 async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
     """A running worker waits as Faust does."""
     made.app.should_stop = stops
-    made.shutdown.budget.over.set() if not stops else None
     waiting = asyncio.ensure_future(made.shutdown.wait_for_streams(made.wait_empty))
     await asyncio.sleep(0.01)
     assert not waiting.done()
@@ -233,6 +262,43 @@ async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) ->
     made.shutdown.budget.over.set()
     await asyncio.wait_for(waiting, 5.0)
     assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("stops", ["before", "meanwhile"])
+async def test_a_stuck_agent_is_left_after_the_longest_time_of_a_record(
+    made: Consumer, caplog: pytest.LogCaptureFixture, stops: str
+) -> None:
+    """Without unsent records no wait for a broker uses the budget up; Faust waits for ever."""
+    conf = made.conf
+    conf.broker_max_poll_interval, conf.broker_request_timeout = 0.05, 0.02
+    conf.broker_rebalance_timeout = 0.02
+    made.app.should_stop = stops == "before"
+    waiting = asyncio.ensure_future(made.shutdown.wait_for_streams(made.wait_empty))
+    await asyncio.sleep(0.12)
+    assert waiting.done() is (stops == "before")
+    made.app.should_stop = True
+    await asyncio.wait_for(waiting, 5.0)
+    assert len(asyncio.all_tasks()) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "Agents have not finished their records after 0 s (broker_max_poll_interval); the next "
+        "owners process these records again"
+    ]
+
+
+async def test_a_late_step_ends_although_it_ignores_a_cancellation(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mode's queue ignores one cancellation in each call that waits, and makes the next call."""
+    monkeypatch.setattr(shutdown, "CANCEL_S", 0.01)
+    loop = asyncio.get_running_loop()
+    queue, promises = MethodQueue(loop=loop), [loop.create_future() for _ in range(4)]
+    for promise in promises:
+        await queue.call(promise, for_ever)
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5.0):
+        assert not await _done_within(0.01, queue.flush)
+        await asyncio.wait(promises)
+    assert {type(promise.exception()) for promise in promises} == {asyncio.CancelledError}
 
 
 async def test_streams_that_are_left_have_ended_before_the_consumer_goes_on(made: Consumer) -> None:
@@ -319,6 +385,32 @@ async def test_a_producer_stops_within_what_is_left_or_the_least_time(
     assert limits == [given]
 
 
+async def test_each_connection_of_a_silent_producer_is_closed_within_the_least_time(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plain producer's connection first, then those of the transactions."""
+    steps: list[Any] = []
+
+    async def done_within(seconds: float, step: Any) -> bool:
+        steps.append((seconds, step))
+        return False
+
+    monkeypatch.setattr(shutdown, "_done_within", done_within)
+    monkeypatch.setattr(shutdown, "LEAST_S", 0.25)
+    made.shutdown.budget.left = 3.0
+    senders = [
+        SimpleNamespace(client=SimpleNamespace(close=f"close {name}"))
+        for name in ("plain", "b", "a")
+    ]
+    producer = SimpleNamespace(
+        _producer=senders[0], _transaction_producers={"b": senders[1], "a": senders[2]}
+    )
+    stop: Any = "stop"
+    await made.shutdown._stop_producer(producer, stop)
+    closes = [(0.25, f"close {name}") for name in ("plain", "b", "a")]
+    assert steps == [(3.0, "stop"), *closes]
+
+
 async def test_a_step_that_is_cancelled_from_within_is_not_done() -> None:
     """A cancellation of the whole task is passed on."""
 
@@ -384,9 +476,11 @@ async def test_the_group_and_the_client_are_left_within_what_is_left_or_the_leas
     await made.shutdown.stop_client(for_ever)
     assert limits == [(given, for_ever), (0.02, client._client.close)]
     limits.clear()
-    monkeypatch.setattr(made.shutdown.budget, "within", lambda what, call, leave: call(leave))
+    client._coordinator._maybe_leave_group = for_ever
+    monkeypatch.setattr(made.shutdown.budget, "within", lambda what, call, *step: call(*step))
     await made.shutdown.leave_group(made.commit)
-    assert limits == [(given, client._coordinator.close)]
+    first = max(given - 0.02, 0.02)
+    assert limits == [(first, client._coordinator.close), (0.02, for_ever)]
 
 
 async def test_a_client_that_fails_while_it_stops_is_not_done(caplog: Any) -> None:

@@ -33,7 +33,7 @@ def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
         counted.append((seconds, group_answers))
         return ["The commit has waited"]
 
-    monkeypatch.setattr(watchdog, "waits_of", lambda app: SimpleNamespace(look=look))
+    monkeypatch.setattr(watchdog, "waits_of", lambda app: SimpleNamespace(advance=look))
     times = iter([1_001.0, 1_001.5, 4_601.0])
     monkeypatch.setattr(watchdog, "monotonic", lambda: next(times))
     manager: Any = SimpleNamespace(app=SimpleNamespace(consumer=None))
@@ -57,7 +57,7 @@ def test_a_stalled_recovery_has_its_time_again_each_time_it_begins(
         signal_recovery_start=SimpleNamespace(is_set=lambda: False),
         _generation_id=2,
         completed_generation=1,
-        begin_again=lambda: begun.append(now),
+        restart_recovery=lambda: begun.append(now),
     )
     consumer = SimpleNamespace(between_generations=False, assignment=lambda: {"orders-0"})
     manager: Any = SimpleNamespace(
@@ -191,7 +191,7 @@ def overdue_wait(manager: Any) -> None:
     """Let a commit exceed its deadline."""
     manager.wait = waits_of(manager.app).during("The commit", "an answer", 1.0)
     manager.wait.__enter__()
-    waits_of(manager.app).look(2.0, group_answers=True)
+    waits_of(manager.app).advance(2.0, group_answers=True)
 
 
 def another_rooms(manager: Any) -> None:
@@ -280,7 +280,7 @@ def test_each_step_that_a_recovery_waits_for_is_logged_after_a_minute(caplog: An
         waiting = ("seek offsets", watchdog.monotonic() - since)
         manager.recovery.waiting_for = waiting
         for _ in range(2):
-            manager._say_what_it_waits_for(said)
+            manager._log_wait(said)
         assert caplog.text.count("seek offsets") == lines
 
 
@@ -366,7 +366,7 @@ async def test_each_look_counts_the_waits_and_tries_the_recovery(
             acts.append(("stalled", since))
             return 7.0 if since is None else since + 1.0
 
-        def _say_what_it_waits_for(self, said: RateLimitedLog) -> None:
+        def _log_wait(self, said: RateLimitedLog) -> None:
             acts.append("say")
             is_over = acts.count("say") == 2
             self.should_stop = is_over and stops == "the service"
@@ -391,11 +391,11 @@ def test_a_recovery_that_waits_for_nothing_has_no_line(
 ) -> None:
     """A wait below a minute has no line; at a minute the line has the seconds."""
     manager, said = Manager(), RateLimitedLog()
-    manager._say_what_it_waits_for(said)
+    manager._log_wait(said)
     monkeypatch.setattr(watchdog, "monotonic", lambda: 500.0)
     for since in (500.0 - SAY_EVERY_S + 0.5, 500.0 - SAY_EVERY_S):
         manager.recovery.waiting_for = ("seek offsets", since)
-        manager._say_what_it_waits_for(said)
+        manager._log_wait(said)
     assert caplog.messages == [
         "Partitions stand still: the recovery has waited for 60 s: seek offsets"
     ]

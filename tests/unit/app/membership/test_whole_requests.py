@@ -58,10 +58,10 @@ async def test_the_outcome_of_a_join_is_aiokafkas(
         seen.append((given, made.member.round))
         return joined
 
-    def look_at_files(topics: Any) -> None:
+    def cache_file_offsets(topics: Any) -> None:
         seen.append((topics, made.member.round))
 
-    made.assignor.look_at_files = look_at_files  # type: ignore[method-assign]
+    made.assignor.cache_file_offsets = cache_file_offsets  # type: ignore[method-assign]
     monkeypatch.setattr(GroupCoordinator, "_do_rejoin_group", rejoin)
     assert await made.it._do_rejoin_group(subscription) is joined
     assert seen[0] == ({"orders"}, None)

@@ -46,7 +46,7 @@ class Worker:
     async def look(self, at: float, ends: dict[TP, int], read: dict[TP, int]) -> None:
         """Ask at this time, with these answers."""
         self.now, self.ends, self.read = at, ends, read
-        await self.copies.look()
+        await self.copies.request_ends()
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ class Scraped:
         if self.is_frozen:
             return {}
         self.app.assignor.decisions.join()
-        self.sensor.look()
+        self.sensor.read_figures()
         text = generate_latest(self.registry).decode()
         samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
         found = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
@@ -232,7 +232,7 @@ async def test_ten_rebalances_leave_no_label_of_a_partition_that_went(
         else:
             shop.start(f"b{turn}")
         shop.rebalance()
-        await a.sensor._copies.look()
+        await a.sensor._copies.request_ends()
         owned = {_place(tp) for tp in a.app.assignor.assigned_actives() if tp.topic == LOG}
         copies = {_place(tp) for tp in a.app.assignor.assigned_standbys()}
         assert a.of("owned_changelog_partition").keys() == owned
@@ -263,21 +263,21 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
     a.app._consumer = consumer()
     tp = TP(LOG, 0)
     give(a.app, standbys={tp})
-    await a.sensor._copies.look()
+    await a.sensor._copies.request_ends()
     assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
     for _ in range(2):
         a.clock.now += 5
         ends[0] += 40
-        await a.sensor._copies.look()
+        await a.sensor._copies.request_ends()
     assert a.of("standby_lag_records") == {_place(tp): 80.0}
     assert a.of("standby_lag_seconds") == {_place(tp): 10.0}
     a.app._consumer = None  # a stopping worker sends no further request
     ends[0] += 1_000
-    await a.sensor._copies.look()
+    await a.sensor._copies.request_ends()
     assert a.of("standby_lag_records") == {_place(tp): 80.0}
     a.app._consumer = consumer()
     at[0] = ends[0]
-    await a.sensor._copies.look()
+    await a.sensor._copies.request_ends()
     a.clock.now += 5
     assert a.of("standby_lag_seconds") == {_place(tp): 0.0}, "a complete copy has no age"
 
@@ -333,13 +333,13 @@ async def test_the_lag_in_seconds_of_a_copy_that_comes_back_begins_anew(
     a.app._consumer = consumer()
     tp = TP(LOG, 0)
     give(a.app, standbys={tp})
-    await a.sensor._copies.look()
+    await a.sensor._copies.request_ends()
     give(a.app, standbys=())
     assert a.of("standby_lag_seconds") == {}
     a.clock.now += 600
     ends[0] = 140
     give(a.app, standbys={tp})
-    await a.sensor._copies.look()
+    await a.sensor._copies.request_ends()
     assert a.of("standby_lag_records") == {_place(tp): 40.0}
     assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
     a.clock.now += 5
@@ -374,7 +374,7 @@ async def test_a_commit_under_way_has_an_age(shop: Shop) -> None:
     """The age exists only during the commit."""
     a = shop.start("a")
     with waits_of(a.app).during(COMMIT, "the group", 60.0):
-        waits_of(a.app).look(4.0, group_answers=True)
+        waits_of(a.app).advance(4.0, group_answers=True)
         assert a.of("commit_age_seconds") == {(): 4.0}
         assert a.of("revocation_age_seconds") == {}
     assert a.of("commit_age_seconds") == {}
@@ -405,7 +405,7 @@ async def test_every_monitor_has_the_figures_without_labels(monitored: Scraped) 
     monitor = Monitor()
     monitored.app.sensors.add(monitor)
     with waits_of(monitored.app).during(COMMIT, "the group", 60.0):
-        waits_of(monitored.app).look(4.0, group_answers=True)
+        waits_of(monitored.app).advance(4.0, group_answers=True)
         monitored.sensor._look_once()
         assert monitor.asdict()["metric_counts"][PREFIX + "commit_age_seconds"] == 4.0
     monitored.sensor._look_once()
@@ -504,7 +504,7 @@ async def test_opentelemetry_has_an_instrument_for_each_figure(monitored: Scrape
     exporters.export_to_otel(monitored.sensor, provider.get_meter("test"))
     monitored.sensor.book.observe("round_seconds", 3.0)
     monitored.sensor.book.count("rounds")
-    monitored.sensor.look()
+    monitored.sensor.read_figures()
     (resource,) = reader.get_metrics_data().resource_metrics  # type: ignore[union-attr]
     found = {m.name.removeprefix(PREFIX): m for m in resource.scope_metrics[0].metrics}
     assert found["rounds"].data.data_points[0].value == 1.0
@@ -564,7 +564,7 @@ async def test_figures_that_cannot_be_read_are_logged_once(shop: Shop, caplog: A
     def broken() -> None:
         raise RuntimeError("a bug")
 
-    a.sensor.look = broken  # type: ignore[method-assign]
+    a.sensor.read_figures = broken  # type: ignore[method-assign]
     for _ in range(3):
         a.sensor._look_once()
     assert len(caplog.records) == 1
@@ -575,9 +575,9 @@ async def test_a_hand_over_and_a_revocation_have_an_age(shop: Shop) -> None:
     a = shop.start("a")
     waits = waits_of(a.app)
     with waits.during(f"{HAND_OVER} of 2 partitions", "records", 60.0):
-        waits.look(5.0, group_answers=True)
+        waits.advance(5.0, group_answers=True)
         assert a.of("revocation_age_seconds") == {(): 5.0}
         assert a.of("commit_age_seconds") == {}
     with waits.during(f"{REVOCATION} of 2 partitions", "records", 60.0):
-        waits.look(3.0, group_answers=True)
+        waits.advance(3.0, group_answers=True)
         assert a.of("revocation_age_seconds") == {(): 3.0}

@@ -132,7 +132,7 @@ async def hanging_commit(bench: Bench) -> None:
     """Let a commit wait for the group's answer."""
     waits = waits_of(bench.a.app)
     waits._waits.append(Wait(COMMIT, "the group", 90.0))
-    waits.look(61.0, group_answers=True)
+    waits.advance(61.0, group_answers=True)
 
 
 async def slow_copy(bench: Bench) -> None:
@@ -149,7 +149,7 @@ async def slow_copy(bench: Bench) -> None:
     bench.patch.setattr(copy_offsets, "ends_of", ends_of)
     bench.patch.setattr(copy_offsets, "read_to", read_to)
     for _ in range(2):
-        await bench.a.sensor._copies.look()
+        await bench.a.sensor._copies.request_ends()
         bench.a.clock.now += 301
 
 
@@ -253,7 +253,7 @@ async def healthy(shop: Shop, patch: pytest.MonkeyPatch) -> Bench:
     for _ in range(3):
         shop.rebalance(leader="a")
     for one in (a, b):
-        await one.sensor._copies.look()
+        await one.sensor._copies.request_ends()
     bench = Bench(shop, a, patch)
     usage = SimpleNamespace(total=1000, used=100, free=900)
     with pytest.MonkeyPatch.context() as only:

@@ -53,6 +53,10 @@ def test_a_snapshot_keeps_its_values_while_events_are_counted() -> None:
     after = book.snapshot({})
     assert [one.series["moves"][()] for one in (before, after)] == [2, 5]
     assert [one.series["rounds_led"]["join",] for one in (before, after)] == [1, 2]
+    book.observe("plan_seconds", 3.0)
+    book.observe("round_seconds", 5.0)
+    spreads = [one.spreads["plan_seconds"] for one in (before, after, book.snapshot({}))]
+    assert [(sum(one.counts), one.total) for one in spreads] == [(0, 0.0), (0, 0.0), (1, 3.0)]
 
 
 def test_a_count_goes_before_a_reading_of_the_same_figure() -> None:
@@ -91,7 +95,7 @@ class Lagging:
 
     def look(self) -> None:
         """Send a request to the broker."""
-        asyncio.run(self.copies.look())
+        asyncio.run(self.copies.request_ends())
 
     def lag(self) -> Any:
         """Return (records, seconds), or None."""
@@ -204,7 +208,7 @@ def test_a_slow_record_stands_still_since_it_became_the_oldest(bench: Bench) -> 
     """It counts after 30 s, with the time of its begin."""
     message = SimpleNamespace(tp=TP("orders", 3), offset=7, acked=False)
     bench.consumer._unacked_messages.append(message)
-    look = bench.sensor._still.look
+    look = bench.sensor._still.state_at
     assert look(100.0) == look(129.9) == ()
     assert [(one.reason, one.since) for one in look(130.0)] == [("record", 100.0)]
     message.offset = 8
@@ -226,6 +230,11 @@ def test_a_restored_record_counts_as_progress_of_a_restore(bench: Bench) -> None
     bench.recovery.active_offsets[COPY] = 5
     assert restores.stalled_s(117.0) == 0
     assert restores.stalled_s(118.5) == 1.5
+    bench.recovery.progress.total = 0  # a new recovery
+    assert (restores.stalled_s(120.0), restores.stalled_s(124.0)) == (0, 4)
+    bench.recovery.progress = None
+    bench.recovery.active_offsets[COPY] = 3
+    assert (restores.stalled_s(125.0), restores.stalled_s(126.0)) == (0, 1)
 
 
 def test_the_first_generation_is_an_assignment(bench: Bench) -> None:
@@ -417,7 +426,7 @@ class Asks:
         self.count, self.error = 0, None
         self.sensor, self.clock = bench.sensor, bench.clock
         self.gate: asyncio.Event | None = None
-        monkeypatch.setattr(self.sensor._copies, "look", self._look)
+        monkeypatch.setattr(self.sensor._copies, "request_ends", self._look)
         monkeypatch.setattr(self.sensor, "_look_at_disk", self._disk)
         monkeypatch.setattr(sensor_module, "status_of", lambda app, **of: SimpleNamespace(**of))
 

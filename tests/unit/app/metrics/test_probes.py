@@ -67,7 +67,7 @@ class Bench:
 
     def standing(self) -> list[tuple[Any, str]]:
         """Return the partitions that stand still, with their reasons."""
-        return [(one.tp, one.reason) for one in self.sensor._still.look(self.clock.now)]
+        return [(one.tp, one.reason) for one in self.sensor._still.state_at(self.clock.now)]
 
 
 class State:

@@ -173,7 +173,7 @@ def test_standstills_and_lags_are_read_by_partition() -> None:
         "standby_lag_records": {(LOG, "0"): 7, (LOG, "2"): 0},
         "standby_lag_seconds": {(LOG, "0"): 1.5, (LOG, "2"): 0.0},
     }
-    assert readings.of_disk(3, 9) == {
+    assert readings.disk_figures(3, 9) == {
         "disk_free_bytes": {(): 3},
         "disk_size_bytes": {(): 9},
     }
@@ -223,7 +223,7 @@ def test_each_partition_stands_still_for_the_first_of_its_reasons(app: App) -> N
     still, now = StalledPartitions(app), 200.0
     consumer = app._consumer
     consumer._unacked_messages = [record(ORDERS[4], 9), record(ORDERS[4], 7), record(ORDERS[1], 3)]
-    assert still.look(now) == ()
+    assert still.state_at(now) == ()
     consumer.leaving = frozenset({ORDERS[0]})
     consumer._paused_partitions = {ORDERS[0], ORDERS[1], LOGS[0]}
     app.fetcher.aside.tps = {ORDERS[1], ORDERS[2]}
@@ -236,17 +236,17 @@ def test_each_partition_stands_still_for_the_first_of_its_reasons(app: App) -> N
         StalledPartition(ORDERS[3], "refused", 230.0),
         StalledPartition(ORDERS[4], "record", 200.0),
     ]
-    assert still.look(now) == tuple(found)
+    assert still.state_at(now) == tuple(found)
     app.recovery.is_taking_on = True
     found[1] = StalledPartition(ORDERS[1], "restoring", 240.0)
-    assert still.look(240.0) == tuple(found)
+    assert still.state_at(240.0) == tuple(found)
     consumer.between_generations = True
-    assert {one.reason for one in still.look(250.0)} == {"round"}
-    assert [one.since for one in still.look(260.0)] == [250.0] * 6
+    assert {one.reason for one in still.state_at(250.0)} == {"round"}
+    assert [one.since for one in still.state_at(260.0)] == [250.0] * 6
     consumer.is_surely_member = lambda: False
-    assert {(one.reason, one.since) for one in still.look(270.0)} == {("group", 270.0)}
+    assert {(one.reason, one.since) for one in still.state_at(270.0)} == {("group", 270.0)}
     app._consumer = None
-    assert still.look(280.0) == ()
+    assert still.state_at(280.0) == ()
 
 
 def record(tp: TP, offset: int) -> Any:
@@ -258,22 +258,22 @@ def test_the_oldest_record_of_each_partition_is_timed_by_itself(app: App) -> Non
     """The next record's time starts after it; a moment less is no standstill."""
     still, consumer = StalledPartitions(app), app._consumer
     consumer._unacked_messages = [record(ORDERS[0], 5), record(ORDERS[1], 5)]
-    still.look(100.0)
+    still.state_at(100.0)
     consumer._unacked_messages = [record(ORDERS[0], 6), record(ORDERS[0], 5), record(ORDERS[1], 6)]
-    still.look(110.0)
-    assert still.look(100.0 + RECORD_S - 0.1) == ()
-    assert still.look(100.0 + RECORD_S) == (StalledPartition(ORDERS[0], "record", 100.0),)
-    assert still.look(110.0 + RECORD_S) == (
+    still.state_at(110.0)
+    assert still.state_at(100.0 + RECORD_S - 0.1) == ()
+    assert still.state_at(100.0 + RECORD_S) == (StalledPartition(ORDERS[0], "record", 100.0),)
+    assert still.state_at(110.0 + RECORD_S) == (
         StalledPartition(ORDERS[0], "record", 100.0),
         StalledPartition(ORDERS[1], "record", 110.0),
     )
     consumer._unacked_messages = []
-    assert still.look(150.0) == ()
+    assert still.state_at(150.0) == ()
     consumer._unacked_messages = [record(ORDERS[0], 5)]
-    still.look(160.0)
-    assert still.look(160.0 + RECORD_S)[0].since == 160.0
+    still.state_at(160.0)
+    assert still.state_at(160.0 + RECORD_S)[0].since == 160.0
     consumer._unacked_messages[0].acked = True  # Faust forgets it only at the next commit
-    assert still.look(170.0 + RECORD_S) == ()
+    assert still.state_at(170.0 + RECORD_S) == ()
 
 
 @pytest.mark.parametrize("flag", ["app", "recovery"])
@@ -283,12 +283,12 @@ def test_a_recovery_that_lets_the_rest_flow_stops_its_own_partitions_alone(
     """Faust's own recovery stops all partitions."""
     (app if flag == "app" else app.recovery).in_recovery = True
     still = StalledPartitions(app)
-    assert still.look(1.0) == ()
+    assert still.state_at(1.0) == ()
     app.recovery.is_flowing = False
-    assert [one.reason for one in still.look(2.0)] == ["restoring"] * 6
+    assert [one.reason for one in still.state_at(2.0)] == ["restoring"] * 6
     del app.recovery.is_flowing, app._consumer.is_surely_member
     del app._consumer.between_generations, app._consumer.leaving
-    assert [(one.reason, one.since) for one in still.look(3.0)] == [("restoring", 2.0)] * 6
+    assert [(one.reason, one.since) for one in still.state_at(3.0)] == [("restoring", 2.0)] * 6
 
 
 # -- probes
@@ -386,7 +386,7 @@ async def test_each_copy_has_its_own_lag(monkeypatch: pytest.MonkeyPatch, app: A
         next_offset=lambda tp: {LOGS[4]: 5, LOGS[3]: 1}.get(tp, 0)
     )
     copies = Copies(app, lambda: now)
-    await copies.look()
+    await copies.request_ends()
     assert asked == [[LOGS[2], LOGS[3], LOGS[4]]]
     assert copies.lags(110.0) == {
         LOGS[2]: (0, 0.0),
@@ -394,7 +394,7 @@ async def test_each_copy_has_its_own_lag(monkeypatch: pytest.MonkeyPatch, app: A
         LOGS[4]: (65, 10.0),
     }
     now, ends[LOGS[2]], at[LOGS[3]] = 120.0, 55, 60
-    await copies.look()
+    await copies.request_ends()
     assert copies.lags(125.0) == {
         LOGS[2]: (5, 25.0),
         LOGS[3]: (0, 0.0),
@@ -405,10 +405,10 @@ async def test_each_copy_has_its_own_lag(monkeypatch: pytest.MonkeyPatch, app: A
     held = {LOGS[2], LOGS[3], LOGS[4]}
     assert LOGS[4] not in copies.lags(131.0)
     held = set()
-    await copies.look()
+    await copies.request_ends()
     assert (copies.lags(140.0), len(asked)) == ({}, 2)
     app._consumer, held = None, {LOGS[2]}
-    await copies.look()
+    await copies.request_ends()
     assert len(asked) == 2
 
 
@@ -600,7 +600,7 @@ class Sensing:
         self.sensor = MetricsSensor(app, clock=lambda: self.now, wall=lambda: 1e9)
         self.still = (StalledPartition(ORDERS[0], "round", 490.0),)
         self.problems: list[str] = []
-        monkeypatch.setattr(self.sensor._still, "look", lambda now: self.still)
+        monkeypatch.setattr(self.sensor._still, "state_at", lambda now: self.still)
         monkeypatch.setattr(self.sensor._copies, "lags", lambda now: {LOGS[2]: (6, now)})
         monkeypatch.setattr(self.sensor._restores, "stalled_s", lambda now: now + 1)
         self.asked: list[Any] = []
@@ -621,7 +621,7 @@ def sensing(monkeypatch: pytest.MonkeyPatch, app: App) -> Sensing:
 def test_a_look_reads_all_figures_of_this_moment(sensing: Sensing) -> None:
     """Disk and round figures are optional; a leader's figures end with the next generation."""
     sensor, app = sensing.sensor, sensing.app
-    sensor.look()
+    sensor.read_figures()
     base: dict[str, Any] = {
         "fences": {(): 2},
         "standing_partitions": {("round",): 1},
@@ -635,7 +635,7 @@ def test_a_look_reads_all_figures_of_this_moment(sensing: Sensing) -> None:
     sensing.problems, sensor._disk = ["late"], (3, 9)
     sensor._round_began, app.rebalancing = 480.0, True
     sensor._led = 7, {"members": {(): 2}}
-    sensor.look()
+    sensor.read_figures()
     assert sensor._read == base | {
         "ready": {(): 0.0},
         "disk_free_bytes": {(): 3},
@@ -645,7 +645,7 @@ def test_a_look_reads_all_figures_of_this_moment(sensing: Sensing) -> None:
         "leads": {(): 1.0},
     }
     app.assignor.generation, app.rebalancing = 8, False
-    sensor.look()
+    sensor.read_figures()
     assert not {"members", "leads", "round_age_seconds"} & sensor._read.keys()
 
 
@@ -740,7 +740,7 @@ def test_gauges_are_dropped_after_five_failed_looks(sensing: Sensing) -> None:
     """Counters stay and are pushed; a successful reading restarts the count of failures."""
     sensor, pushed = sensing.sensor, list[Any]()
     sensor._exporters.push = lambda: pushed.append(dict(sensor._read))  # type: ignore[method-assign]
-    sensor.look = lambda: None  # type: ignore[method-assign]
+    sensor.read_figures = lambda: None  # type: ignore[method-assign]
     good: dict[str, Any] = {"fences": {(): 2}, "ready": {(): 1.0}}
     sensor._read = good
     sensor._look_once()
@@ -748,13 +748,13 @@ def test_gauges_are_dropped_after_five_failed_looks(sensing: Sensing) -> None:
     def fails() -> None:
         raise RuntimeError("a bug")
 
-    sensor.look = fails  # type: ignore[method-assign]
+    sensor.read_figures = fails  # type: ignore[method-assign]
     for _ in range(BRIDGED_LOOKS):
         sensor._look_once()
     assert pushed == [good] * (BRIDGED_LOOKS + 1)
     sensor._look_once()
     assert pushed[-1] == {"fences": {(): 2}}
-    sensor.look = lambda: None  # type: ignore[method-assign]
+    sensor.read_figures = lambda: None  # type: ignore[method-assign]
     sensor._look_once()
     assert sensor._failed_looks == 0
 
@@ -775,7 +775,7 @@ async def test_the_disk_and_the_sizes_of_held_partitions_are_read_while_a_tool_l
         acts.append("look")
         sensing.now += 1
 
-    monkeypatch.setattr(sensor._copies, "look", look)
+    monkeypatch.setattr(sensor._copies, "request_ends", look)
     await sensor._ask()
     assert (acts, sensor._disk, sensor._sizes) == ([Path("tables"), "look"], (3, 9), {})
     assert (sensor._asked_at, sensor._is_asking) == (501.0, False)

@@ -21,9 +21,10 @@ from faust_assigner.settings import table
 OWN, OTHER = URL("http://w0:6066"), URL("http://w1:6067")
 
 
-#: Headers of a single connection; a forwarded request has its own.
+#: Headers of a single connection or of its body's bytes; a forwarded request has its own.
 CONNECTIONS = (
     "Connection",
+    "Content-Encoding",
     "Content-Length",
     "Host",
     "Keep-Alive",

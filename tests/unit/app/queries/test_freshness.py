@@ -47,7 +47,7 @@ def test_a_marker_at_the_end_is_no_record_that_is_lacking() -> None:
     """This holds while the copy stays at the offset of the marker."""
     seen = marks((1.0, 10))
     assert seen.fresh_at(8) is None
-    seen.read_through(8, 10)
+    seen.note_empty_range(8, 10)
     assert (seen.fresh_at(8), seen.lag(8)) == (1.0, 0)
     assert seen.fresh_at(5) is None
 
@@ -94,8 +94,8 @@ def test_the_oldest_looks_are_dropped_first() -> None:
 def test_markers_that_were_passed_count_while_the_copy_stands_there() -> None:
     """A record behind the markers moves the copy, and the markers no longer count."""
     seen = marks((1.0, 12))
-    seen.read_through(8, 12)
+    seen.note_empty_range(8, 12)
     assert [seen.next_offset(applied) for applied in (7, 8, 9, 15)] == [8, 12, 10, 16]
-    seen.read_through(20, 15)
+    seen.note_empty_range(20, 15)
     assert seen.next_offset(20) == 21
     assert marks().next_offset(-1) == 0

@@ -30,7 +30,7 @@ def test_an_answer_from_two_copies_names_the_greatest_lag_and_the_greatest_age()
         app=SimpleNamespace(tables={}), bound_s=30.0, here=known.__getitem__
     )
     reading = Reading(standing, None, "k", TP("a", 0), Who.COPY_HERE)
-    reading._vouch(TP("b", 0))
+    reading._require_fresh(TP("b", 0))
     assert reading.headers() == {ROLE: "standby", LAG: "7", AGE: "2.000"}
 
 

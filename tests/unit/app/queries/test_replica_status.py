@@ -222,11 +222,11 @@ def test_what_was_read_counts_once_it_is_written(reason: str | None) -> None:
 async def test_a_look_asks_the_broker_for_all_copies_at_once() -> None:
     """A former copy is dropped and not asked for."""
     it = Knowing()
-    await it.standing.look()
+    await it.standing.request_ends()
     assert it.asked == [("end_offsets", [COPY])]
     assert it.standing.marks[COPY].looks[-1].end == 9
     it.role = "none"
-    await it.standing.look()
+    await it.standing.request_ends()
     assert len(it.asked) == 1
     assert it.standing.marks == {}
 
@@ -245,7 +245,7 @@ async def test_a_copy_is_as_old_as_the_request_whose_end_it_has_reached(
         return await asked(question, tps)
 
     it.app.consumer._thread.call_thread = slow
-    await it.standing.look()
+    await it.standing.request_ends()
     assert it.standing.here(COPY) == Here(lag=4, age_s=None), "it was never seen to catch up"
     it.table.data._dbs[0][b"offset"] = b"8"
     now = 110.0
@@ -270,7 +270,7 @@ async def test_copies_are_looked_at_four_times_within_the_bound(
             it.standing._stopped.set()
         raise OSError("no broker")
 
-    it.standing.sleep, it.standing.look = sleep, look  # type: ignore[method-assign]
+    it.standing.sleep, it.standing.request_ends = sleep, look  # type: ignore[method-assign]
     await asyncio.wait_for(ReplicaStatus._watch.fun(it.standing), 5.0)
     assert slept == sleeps
 
@@ -278,9 +278,9 @@ async def test_copies_are_looked_at_four_times_within_the_bound(
 async def test_the_mark_of_a_copy_that_becomes_the_owner_stays() -> None:
     """The worker answers as a copy until it has restored the partition."""
     it = Knowing()
-    await it.standing.look()
+    await it.standing.request_ends()
     it.role = "active"
-    await it.standing.look()
+    await it.standing.request_ends()
     assert COPY in it.standing.marks
     assert len(it.asked) == 1
 
@@ -303,7 +303,7 @@ async def test_a_copy_that_leaves_while_the_broker_is_asked_holds_up_no_other(
 
     it.app.consumer.fetch_rounds, it.app.consumer.position = 1, position
     it.app.consumer.may_fetch = lambda tp: True
-    await it.standing.look()
+    await it.standing.request_ends()
     assert passed == [stays]
     assert it.standing.marks.keys() == {stays}
 
@@ -315,12 +315,12 @@ async def test_two_copies_are_known_each_by_itself(monkeypatch: pytest.MonkeyPat
     it.table.data._dbs[1] = {b"offset": b"20"}
     it.recovery.standby_tps = {other, COPY}
     it.ends = {COPY: 9, other: 21}
-    await it.standing.look()
+    await it.standing.request_ends()
     assert it.asked == [("end_offsets", [COPY, other])]
     assert it.standing.here(COPY) == Here(lag=4, age_s=None)
     assert it.standing.here(other) == Here(lag=0, age_s=0.0)
     now, it.ends = 104.0, {COPY: 5}
-    await it.standing.look()
+    await it.standing.request_ends()
     assert it.standing.here(COPY) == Here(lag=0, age_s=0.0)
     assert it.standing.here(other) == Here(lag=0, age_s=4.0)
     assert it.standing.here(TP("log", 2)) == Here()
@@ -368,7 +368,7 @@ async def test_zero_is_an_offset_an_end_and_a_time(monkeypatch: pytest.MonkeyPat
     it.table.data._dbs = {0: {b"offset": b"0"}, 1: {b"offset": b"0"}}
     it.recovery.standby_tps = {COPY, empty}
     it.ends = {COPY: 1, empty: 0}
-    await it.standing.look()
+    await it.standing.request_ends()
     now = 4.0
     assert it.standing.here(COPY) == Here(lag=0, age_s=4.0)
     assert it.standing.marks[empty].looks == [Look(0.0, 0)]
@@ -382,7 +382,7 @@ async def test_each_look_is_kept_until_the_copy_has_reached_its_end(
     monkeypatch.setattr(replica_status, "monotonic", lambda: now)
     for end in (5, 9, 12):
         it.ends = {COPY: end}
-        await it.standing.look()
+        await it.standing.request_ends()
         now += 1.0
     now = 110.0
     assert it.standing.here(COPY) == Here(lag=7, age_s=10.0)
@@ -399,7 +399,7 @@ async def test_all_copies_that_left_are_forgotten_and_no_other() -> None:
     it.app.assignor.is_standby = lambda tp: tp.partition == 1
     it.app.assignor.is_active = lambda tp: tp.partition == 3
     it.recovery.standby_tps = set()
-    await it.standing.look()
+    await it.standing.request_ends()
     assert sorted(it.standing.marks) == [tps[1], tps[3]]
 
 

@@ -126,7 +126,7 @@ async def test_a_revocation_ends_the_generation_its_transactions_and_its_changes
 
     monkeypatch.setattr(module, "notify_and_commit", commit)
     monkeypatch.setattr(module, "forget", forget)
-    monkeypatch.setattr(module, "told", consumer.noting("told"))
+    monkeypatch.setattr(module, "run_delivery_callbacks", consumer.noting("told"))
     monkeypatch.setattr(module, "discard", lambda app: consumer.acts.append("given up"))
     consumer.first_read = {SOURCE: 7, STANDBY: 3}
     await consumer.on_partitions_revoked({SOURCE})
@@ -160,18 +160,21 @@ async def test_a_revocation_and_a_commit_are_waits_with_deadlines(
     assert waits_of(consumer.app).under_way() == ()
 
 
-@pytest.mark.parametrize("have_arrived", [True, False])
-async def test_a_commit_waits_for_its_changes_and_lacks_none(have_arrived: bool) -> None:
+@pytest.mark.parametrize("wait_for_delivery", [True, False])
+async def test_a_commit_waits_for_its_changes_and_lacks_none(wait_for_delivery: bool) -> None:
     """A record whose change is lost is processed again."""
     consumer = Consumer()
 
     async def wait() -> bool:
         consumer.acts.append("changes")
-        return have_arrived
+        return wait_for_delivery
 
-    consumer.changes = SimpleNamespace(have_arrived=wait)
-    assert await consumer._commit({SOURCE: 1}) is have_arrived
-    assert consumer.acts == ["changes", *([("committed", {SOURCE: 1})] if have_arrived else [])]
+    consumer.changes = SimpleNamespace(wait_for_delivery=wait)
+    assert await consumer._commit({SOURCE: 1}) is wait_for_delivery
+    assert consumer.acts == [
+        "changes",
+        *([("committed", {SOURCE: 1})] if wait_for_delivery else []),
+    ]
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])
@@ -204,13 +207,17 @@ async def test_a_commit_under_way_is_waited_for_within_what_is_left(
     consumer.app.should_stop = True
     consumer.shutdown = SimpleNamespace(budget=ShutdownBudget(consumer.app, 0.02))
 
+    committed = asyncio.Event()
+
     async def wait(self: Any) -> bool:
         if waited is None:
-            await asyncio.sleep(3600.0)
+            await committed.wait()
         return bool(waited)
 
     monkeypatch.setattr(Host, "maybe_wait_for_commit_to_finish", wait, raising=False)
     assert await consumer.maybe_wait_for_commit_to_finish() is found
+    committed.set()
+    await asyncio.sleep(0.01)
 
 
 async def test_the_steps_of_shutdown_transactions_and_rounds_are_those_of_the_parts() -> None:
@@ -245,7 +252,7 @@ async def test_a_member_that_is_fenced_joins_again_without_what_it_had(
     consumer = Consumer()
     coordinator = SimpleNamespace(request_rejoin="rejoin")
     if is_cooperative:
-        coordinator.give_everything_up = "give up"
+        coordinator.revoke_all_and_rejoin = "give up"
     loop = SimpleNamespace(call_soon_threadsafe=consumer.acts.append)
     consumer._thread = SimpleNamespace(
         thread_loop=loop, _consumer=SimpleNamespace(_coordinator=coordinator)
@@ -312,6 +319,7 @@ async def test_what_was_read_first_is_forgotten_at_a_restart(
 def test_what_was_read_first_of_a_partition_that_left_is_forgotten() -> None:
     """A different owner may have processed records; the old offset would repeat them."""
     consumer = object.__new__(RepairedConsumer)
+    consumer.app = SimpleNamespace(_attachments=SimpleNamespace(_pending={}))
     for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
         setattr(consumer, book, {SOURCE: 1, STANDBY: 2})
     consumer.first_read = {SOURCE: 7, STANDBY: 3}

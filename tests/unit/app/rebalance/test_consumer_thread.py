@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+from mode.threads import QueueServiceThread
 
 from faust_assigner.app.rebalance import consumer_thread
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.rebalance.consumer_thread import (
+    CALLS,
     AssigningConsumer,
     AssigningThread,
     RepairedThread,
@@ -43,7 +46,8 @@ class Noted:
         self.acts: list[Any] = []
         self.thread: Any = object.__new__(kind)
         self.client = SimpleNamespace(_coordinator=SimpleNamespace())
-        self.thread._consumer, self.thread.app = self.client, "app"
+        self.app = SimpleNamespace(conf=SimpleNamespace(broker_max_poll_interval=1000))
+        self.thread._consumer, self.thread.app = self.client, self.app
 
         async def on_start(thread: Any) -> None:
             self.acts.append("Faust's start")
@@ -53,7 +57,7 @@ class Noted:
 
         monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", on_start)
         monkeypatch.setattr(kind, "_replace_parts", replace_parts)
-        for name in ("guard_leader", "guard_instance", "comes_back"):
+        for name in ("guard_leader", "guard_instance", "rejoin_after_idle"):
             monkeypatch.setattr(consumer_thread, name, self._noting(name))
 
     def _noting(self, name: str) -> Any:
@@ -71,8 +75,8 @@ async def test_a_client_is_guarded_once_its_parts_are_ours(
         "Faust's start",
         ("replace", noted.client),
         ("guard_leader", noted.client),
-        ("guard_instance", noted.client, "app"),
-        ("comes_back", noted.client),
+        ("guard_instance", noted.client, noted.app),
+        ("rejoin_after_idle", noted.client, 1000.0),
     ]
 
 
@@ -135,23 +139,81 @@ class OwnThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         self.given = args, options
 
 
+class AssigningConsumerOfAnApp(AssigningConsumer):
+    """A consumer whose base class names the thread's class."""
+
+
 @pytest.mark.parametrize(
-    ("consumer_class", "ours"),
-    [(AssigningConsumer, AssigningThread), (RepairedConsumer, RepairedThread)],
+    ("consumer_class", "own", "ours"),
+    [
+        (AssigningConsumer, AssigningConsumer, AssigningThread),
+        (AssigningConsumerOfAnApp, AssigningConsumer, AssigningThread),
+        (RepairedConsumer, RepairedConsumer, RepairedThread),
+    ],
 )
 def test_a_consumer_makes_its_thread_from_our_class_and_the_app_s(
-    monkeypatch: pytest.MonkeyPatch, consumer_class: Any, ours: type[Any]
+    monkeypatch: pytest.MonkeyPatch, consumer_class: Any, own: Any, ours: type[Any]
 ) -> None:
     """The thread gets the consumer with its loop and beacon; without an own class it is Faust's."""
     consumer = object.__new__(consumer_class)
     consumer.loop, consumer.beacon = "loop", "beacon"
     expected = ((consumer,), {"loop": "loop", "beacon": "beacon"})
-    monkeypatch.setattr(consumer_class, "thread_class", OwnThread, raising=False)
+    monkeypatch.setattr(own, "thread_class", OwnThread, raising=False)
     made = consumer._new_consumer_thread()
     assert type(made).__bases__ == (ours, OwnThread)
     assert made.given == expected
-    monkeypatch.delattr(consumer_class, "thread_class")
+    monkeypatch.delattr(own, "thread_class")
     monkeypatch.setattr(AIOKafkaConsumerThread, "__init__", OwnThread.__init__)
     made = consumer._new_consumer_thread()
     assert type(made).__bases__ == (ours,)
     assert made.given == expected
+
+
+class Served(RepairedThread):
+    """A repaired thread without a client, which only serves calls."""
+
+    def __post_init__(self) -> None:
+        """Read no setting of an app."""
+
+    async def on_start(self) -> None:
+        """Create no client."""
+
+    async def on_thread_stop(self) -> None:
+        """End the calls, as Faust does before it stops the client."""
+        await QueueServiceThread.on_thread_stop(self)
+
+
+async def test_calls_without_an_answer_hold_up_no_other_call() -> None:
+    """A worker asks for the ends of an unavailable changelog in several places, up to the request timeout."""
+    app = SimpleNamespace()
+    consumer = SimpleNamespace(app=app, transport=SimpleNamespace(app=app))
+    thread = Served(consumer, loop=asyncio.get_running_loop())
+    asked, silent = asyncio.Event(), asyncio.Event()
+
+    async def ask(number: int) -> int:
+        if number == CALLS - 2:
+            thread.parent_loop.call_soon_threadsafe(asked.set)
+        await silent.wait()
+        return number
+
+    async def answer() -> None:
+        silent.set()
+
+    await thread.start()
+    try:
+        asking = [asyncio.ensure_future(thread.call_thread(ask, n)) for n in range(CALLS - 1)]
+        async with asyncio.timeout(10):
+            await asked.wait()
+            await thread.call_thread(answer)
+            assert await asyncio.gather(*asking) == list(range(CALLS - 1))
+    finally:
+        await thread.stop()
+
+
+async def test_a_rebalance_leaves_the_client_of_a_stopping_worker_open() -> None:
+    """Faust closes it on the app's event loop; the worker then neither commits nor leaves the group."""
+    thread: Any = object.__new__(RepairedThread)
+    thread.app = SimpleNamespace(loop=asyncio.get_running_loop())
+    thread._consumer = SimpleNamespace(_closed=False)
+    thread.close()
+    assert vars(thread._consumer) == {"_closed": False}

@@ -355,13 +355,13 @@ def test_a_second_round_with_warm_ups_adds_those_of_the_next_round(
     calls: list[int] = []
     made: Any = SimpleNamespace(landed=True)
 
-    def going_on(found: Any, members: Any, plan: Any) -> Any:
+    def with_next_warmups(found: Any, members: Any, plan: Any) -> Any:
         calls.append(len(members))
         if made.fails:
             raise ZeroDivisionError
         return found
 
-    monkeypatch.setattr(leader, "going_on", going_on)
+    monkeypatch.setattr(leader, "with_next_warmups", with_next_warmups)
     monkeypatch.setattr(leader, "landed", lambda anew, said: replace(anew) if made.landed else anew)
     for made.landed, made.fails in ((True, False), (True, True), (False, False)):
         calls.clear()

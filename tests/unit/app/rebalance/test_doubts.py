@@ -215,7 +215,7 @@ def test_the_leader_names_the_liar_and_counts_it(
         generation=2_000_000_000,
         holds=True,
     )
-    liar._say = lambda topics: false  # type: ignore[method-assign]
+    liar._join_data = lambda topics: false  # type: ignore[method-assign]
     before = {m: assignor_of(found, m).assigned_actives() for m in ("m0", "m1")}
     for _ in range(3):
         forming = next(now)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.rebalance import findings
-from faust_assigner.app.rebalance.findings import MOST_NAMED, say, taken
+from faust_assigner.app.rebalance.findings import MOST_NAMED, log_round, own_assignment_line
 from faust_assigner.app.rebalance.leader_round import Round
 from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.app.rebalance.table_facts import TableFacts
@@ -32,8 +32,8 @@ COUNTERS = (
 @pytest.fixture(autouse=True)
 def _one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the leader's line of the round, which has its own test."""
-    monkeypatch.setattr(findings, "outcome", lambda found: "a round")
-    monkeypatch.setattr(findings, "why_eager", lambda found: None)
+    monkeypatch.setattr(findings, "round_line", lambda found: "a round")
+    monkeypatch.setattr(findings, "eager_members_line", lambda found: None)
 
 
 def said(caplog: Any, **problems: Any) -> tuple[dict[str, int], list[str]]:
@@ -43,7 +43,7 @@ def said(caplog: Any, **problems: Any) -> tuple[dict[str, int], list[str]]:
         "refused": {},
         "missing": (),
         "claimed": SimpleNamespace(beyond={}),
-        "plan": SimpleNamespace(onward=None),
+        "plan": SimpleNamespace(warmup_plan=None),
         "shared_urls": {},
         "tables": OWN,
         "oversize": 0,
@@ -52,7 +52,7 @@ def said(caplog: Any, **problems: Any) -> tuple[dict[str, int], list[str]]:
     before = Counter(dict.fromkeys((*COUNTERS, "assignments"), 100))
     counters = before.copy()
     caplog.set_level("INFO")
-    say(SimpleNamespace(**{**quiet, **problems}), counters, OWN)  # type: ignore[arg-type]
+    log_round(SimpleNamespace(**{**quiet, **problems}), counters, OWN)  # type: ignore[arg-type]
     assert caplog.messages[0] == "a round"
     counters.subtract(before)
     assert counters.pop("assignments") == 1
@@ -81,7 +81,7 @@ def test_a_round_without_a_problem_is_one_line(caplog: Any) -> None:
             "created again: a (1), b (3)",
         ),
         (
-            {"plan": SimpleNamespace(onward=SimpleNamespace(disbelieved={"b": 3, "a": 1}))},
+            {"plan": SimpleNamespace(warmup_plan=SimpleNamespace(disbelieved={"b": 3, "a": 1}))},
             "disbelieved_positions",
             4,
             "created again: a (1), b (3)",
@@ -141,7 +141,7 @@ def test_a_global_table_is_neither_warm_nor_cold() -> None:
     """Each member has the whole table and restores it before any flow starts."""
     memory = Memory(None, 3, {"log": Runs.of([0]), "prices": Runs.of(range(5))})
     own = TableFacts(frozenset({"log", "prices"}), {"prices": True})
-    line = taken(memory, JoinData("http://w", {"log": Runs.of([0])}), own)
+    line = own_assignment_line(memory, JoinData("http://w", {"log": Runs.of([0])}), own)
     assert line == (
         "Generation 3: 6 active and 0 standby partitions; of the active changelogs 1 warm, 0 cold"
     )
@@ -153,6 +153,6 @@ def test_a_changelog_is_warm_where_any_claim_has_it() -> None:
     claimed = JoinData(
         "http://w", {"log": Runs.of([0, 1])}, {"log": Runs.of([1, 2])}, {"log": Runs.of([2, 3, 9])}
     )
-    assert taken(memory, claimed, OWN) == (
+    assert own_assignment_line(memory, claimed, OWN) == (
         "Generation 5: 6 active and 2 standby partitions; of the active changelogs 4 warm, 2 cold"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections import Counter
 from types import SimpleNamespace
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.rebalance import copy_offsets, follow_up
-from faust_assigner.app.rebalance.follow_up import Awaited, FollowUp
+from faust_assigner.app.rebalance import copy_offsets
+from faust_assigner.app.rebalance.awaited import Awaited, by_topic
+from faust_assigner.app.rebalance.follow_up import FollowUp
 
 A, B = TP("log", 0), TP("log", 1)
 GENERATION = 7
@@ -60,7 +62,12 @@ class App:
             stops_nobody=False,
             is_unheard=False,
             read_to={},
+            overdue=frozenset(),
+            planned_counts=lambda: self.planned,
         )
+        self.planned: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self.asked.partitions_for_topic = lambda topic: set(range(self.counts.get(topic, 0)))
 
     async def end_offsets(self, tps: list[TP]) -> dict[TP, int]:
         """Return the broker's end offsets; hang for a deleted changelog, as aiokafka does."""
@@ -443,24 +450,54 @@ async def test_one_that_takes_too_long_is_given_up() -> None:
     assert app.assignor.overdue == {A, B}, "with those of before"
 
 
-async def test_a_copy_that_is_awaited_though_it_was_given_up_is_asked_for_later() -> None:
-    """The last round was useless, so the next round comes after twice the time."""
+async def test_a_standby_that_was_given_up_is_asked_for_once_it_has_caught_up() -> None:
+    """The leader awaits a given-up standby that it keeps in any case; no round helps earlier."""
     app = App({A: 10}, {A: 0})
     watch = warming(app, 100.0)
     assert await looks(watch, 0, 31, 100) == 1
+    assert app.assignor.overdue == {A}
     app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
-    assert await looks(watch, 110, 141, 169) == 1
-    assert await looks(watch, 170, 171) == 2
+    assert await looks(watch, 110, 171, 999) == 1
+    app.tables.recovery.standby_offsets[A] = 9
+    assert await looks(watch, 1_000) == 2
+    for again in (1_010, 2_010, 3_010):
+        app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+        assert await looks(watch, again, again + 970, again + 971) == 2, (
+            "the leader does not move it"
+        )
 
 
-async def test_one_that_has_caught_up_at_last_is_not_given_up() -> None:
-    """Neither its duration nor an overdue copy beside it matters."""
+async def test_no_copy_is_given_up_while_another_one_comes_closer() -> None:
+    """A worker restores two copies at a time, so the others wait for their turn."""
     app = App({A: 10, B: 10}, {A: 0, B: 0})
     watch = warming(app, 100.0)
-    assert await looks(watch, 0, 99) == 0
+    assert await looks(watch, 0, 98, 99) == 0
     app.tables.recovery.standby_offsets[B] = 9
-    assert await looks(watch, 100) == 1
+    assert await looks(watch, 100, 119) == 0
+    assert await looks(watch, 120) == 1, "for the copy that has caught up"
+    assert app.assignor.overdue == frozenset()
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert await looks(watch, 121, 152, 199) == 1
+    assert await looks(watch, 200) == 2
     assert app.assignor.overdue == {A}
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+async def test_a_copy_that_needs_longer_than_the_deadline_is_not_given_up(in_batches: bool) -> None:
+    """A large table is restored for an hour; the offset of a batch is known before its end."""
+    app = App({A: 4_000}, {A: 0})
+    watch, at = warming(app, 900.0), 0
+    if in_batches:
+        progress = SimpleNamespace(next_offset=lambda tp: at)
+        app.tables.recovery.progress = progress
+    for at in range(0, 3_600, 100):
+        if not in_batches:
+            app.tables.recovery.standby_offsets[A] = at
+        await watch.look(float(at))
+    assert (app.thread.rejoins, app.assignor.overdue) == (0, frozenset())
+    assert await looks(watch, 4_399) == 0
+    assert await looks(watch, 4_400) == 1
+    assert app.assignor.overdue == {A}, "no progress for 900 s"
 
 
 async def test_a_deadline_runs_over_rounds() -> None:
@@ -489,6 +526,7 @@ async def test_a_round_that_changed_nothing_makes_the_next_one_later() -> None:
     now, gaps = 0.0, []
     for _ in range(7):
         app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+        app.assignor.overdue = frozenset()
         began, before = now, app.thread.rejoins
         while app.thread.rejoins == before:
             await watch.look(now)
@@ -507,6 +545,7 @@ async def test_new_standbys_do_not_wait_at_the_pace_of_the_former_ones() -> None
     now = 0.0
     for rounds in (1, 2, 3):
         app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+        app.assignor.overdue = frozenset()
         while app.thread.rejoins < rounds:
             await watch.look(now)
             now += 1
@@ -611,7 +650,7 @@ async def test_copies_are_read_as_far_as_the_best_of_what_is_known() -> None:
 def test_partitions_are_claimed_by_topic_in_order() -> None:
     """The order holds for claims of any kind."""
     tps = [TP("b", 2), TP("a", 7), TP("b", 0), TP("a", 3)]
-    assert follow_up.by_topic(tps) == {"a": [3, 7], "b": [0, 2]}
+    assert by_topic(tps) == {"a": [3, 7], "b": [0, 2]}
 
 
 def test_a_task_is_whole_once_all_of_its_changelogs_have_caught_up() -> None:
@@ -648,6 +687,24 @@ async def test_each_request_that_takes_too_long_ends_with_the_others(
     app.asked.end_offsets = end_offsets
     assert await copy_offsets.ends_of(app, [A, B, c]) == {c: 7}
     assert sorted(ended) == [A, B]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_stopped_thread_answers_no_request_and_leaves_no_coroutine(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, is_closed: bool
+) -> None:
+    """Its copies count as lagging after the deadline; the requests were never created."""
+    monkeypatch.setattr(copy_offsets, "ASK_S", 0.01)
+    app = App({A: 10}, {A: 9})
+    app.thread.thread_loop = stopped = asyncio.new_event_loop()
+    if is_closed:
+        stopped.close()
+    async with asyncio.timeout(20.0):
+        assert await copy_offsets.ends_of(app, [A]) == {}
+        assert await copy_offsets.read_to(app, {A: 20}) == {A: 10}
+    stopped.close()
+    gc.collect()
+    assert [str(one.message) for one in recwarn] == []
 
 
 async def test_a_deadline_of_zero_gives_a_copy_up_as_soon_as_it_is_known_to_be_behind() -> None:
@@ -692,3 +749,43 @@ async def test_a_member_that_has_lost_its_generation_asks_for_no_round() -> None
     app.thread.generation = -1
     assert await looks(service(app), 0, 31, 32, 33) == 0
     assert app.assignor.read_to == {}
+
+
+# -- partitions that no leader has noticed
+
+
+async def test_a_round_is_asked_for_if_no_leader_notices_new_partitions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A static leader that restarts leads no more; a leader notices them within five minutes."""
+    caplog.set_level(logging.INFO)
+    app = App({}, {})
+    app.planned = {"orders": 4, "late": 0, "same": 3, "unknown": 2}
+    app.counts = {"orders": 6, "late": 1, "same": 3}
+    watch = service(app)
+    assert await looks(watch, *range(0, 360, 15)) == 0
+    assert await looks(watch, 360) == 1
+    assert "no leader has noticed it: late, orders" in caplog.messages[-1]
+    assert await looks(watch, *range(375, 1_500, 15)) == 1, "once for each count"
+    app.counts["same"] = 5
+    assert await looks(watch, *range(1_500, 1_860, 15)) == 1
+    app.rebalancing = True
+    assert await looks(watch, 1_870) == 1
+    app.rebalancing = False
+    app.thread.under_way = True
+    assert await looks(watch, 1_910) == 1, "a round is due anyway"
+    app.thread.under_way = False
+    assert await looks(watch, 1_940) == 2
+
+
+async def test_partitions_that_a_leader_notices_in_time_need_no_request() -> None:
+    """The next answer has the new count."""
+    app = App({}, {})
+    app.planned, app.counts = {"orders": 4}, {"orders": 6}
+    watch = service(app)
+    assert await looks(watch, 0, 300) == 0
+    app.planned = {"orders": 6}
+    assert await looks(watch, 330) == 0
+    app.planned = {"orders": 4}
+    assert await looks(watch, 360, 690) == 0
+    assert await looks(watch, 720) == 1

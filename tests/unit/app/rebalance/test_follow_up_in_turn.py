@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faust_assigner.app.rebalance.follow_up import Awaited
+from faust_assigner.app.rebalance.awaited import Awaited
 from tests.unit.app.rebalance.test_follow_up import GENERATION, A, App, B, looks, service, warming
 
 

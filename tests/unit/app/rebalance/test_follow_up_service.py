@@ -34,9 +34,33 @@ async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch)
         while looked < 3:
             await asyncio.sleep(0.005)
     await watch.stop()
-    await asyncio.sleep(0)
-    assert asyncio.all_tasks() == before
+    async with asyncio.timeout(1):
+        while asyncio.all_tasks() != before:
+            await asyncio.sleep(0)
     assert app.thread.rejoins == 0
+
+
+async def test_a_look_that_is_cancelled_leaves_no_request_behind() -> None:
+    """The requests run on the consumer's thread and would otherwise last for two seconds more."""
+    app = App({A: 1}, {A: 0})
+    began = asyncio.Event()
+
+    async def silent(*_: TP) -> dict[TP, int]:
+        began.set()
+        await asyncio.Event().wait()
+        return {}
+
+    app.asked.end_offsets = silent
+    before = asyncio.all_tasks()
+    watch = service(app, 0.001)
+    await watch.look(100.0)  # begins the cool-down
+    look = asyncio.create_task(watch.look(101.0))
+    async with asyncio.timeout(1):
+        await began.wait()
+        look.cancel()
+        while asyncio.all_tasks() != before:
+            await asyncio.sleep(0)
+    assert look.cancelled()
 
 
 def configured(**options: Any) -> Any:
@@ -75,9 +99,12 @@ def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: list[flo
 
 def test_the_deadline_is_a_setting_and_off_with_warm_ups() -> None:
     """The default is 900 s."""
-    assert configured()._extra_services[0].deadline_s == 900
-    assert configured(faust_assigner_warmup_deadline_s="60")._extra_services[0].deadline_s == 60
-    assert configured(faust_assigner_warmups="0")._extra_services[0].deadline_s is None
+    assert configured()._extra_services[0].deadlines.deadline_s == 900
+    assert (
+        configured(faust_assigner_warmup_deadline_s="60")._extra_services[0].deadlines.deadline_s
+        == 60
+    )
+    assert configured(faust_assigner_warmups="0")._extra_services[0].deadlines.deadline_s is None
 
 
 async def test_a_service_looks_once_a_second_by_the_clock_of_its_loop(

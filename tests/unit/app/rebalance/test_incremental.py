@@ -123,6 +123,7 @@ class Queue:
 
     def __init__(self, *events: Any) -> None:
         self._queue, self._putters = deque(events), deque[Any]()
+        self.waiters: list[asyncio.Future[None]] = []
         self.acts: list[str] = []
 
     def maybe_endorse_pressure_drop(self) -> None:
@@ -131,10 +132,13 @@ class Queue:
 
     def full(self) -> bool:
         """Return whether both places are taken."""
-        return len(self._queue) + len(self.acts[1:]) >= 2
+        return len(self._queue) + [waiter.done() for waiter in self.waiters].count(True) >= 2
 
-    def _wakeup_next(self, putters: Any) -> None:
-        self.acts.append(putters.popleft())
+    def wait_for_room(self) -> asyncio.Future[None]:
+        """Return the future of a task that waits for room."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._putters.append(waiter)
+        return waiter
 
 
 def event(tp: TP) -> Any:
@@ -194,7 +198,7 @@ def _overlay(monkeypatch: pytest.MonkeyPatch) -> None:
         TOLD.append("told")
 
     TOLD.clear()
-    monkeypatch.setattr(handing_over, "told", told)
+    monkeypatch.setattr(handing_over, "run_delivery_callbacks", told)
     monkeypatch.setattr(
         handing_over, "pause", lambda app, numbers: app.acts.append(("pause", numbers))
     )
@@ -524,24 +528,27 @@ def test_the_fetcher_is_woken_once_there_is_something_to_fetch() -> None:
     assert consumer.woken == [{A, B}]
 
 
-def test_who_waits_for_room_is_woken_where_there_is_some() -> None:
-    """As many waiters are woken as there are places, and only after a drop."""
+async def test_who_waits_for_room_is_woken_where_there_is_some() -> None:
+    """As many waiters are woken as there are places, and only after a drop; cancelled ones are skipped."""
     queue = Queue(event(A), event(A))
-    queue._putters.extend(["first", "second", "third"])
+    queue.wait_for_room().cancel()
+    queue.waiters = [queue.wait_for_room() for _ in range(3)]
     drop(queue, {B})
-    assert queue.acts == []
+    assert (queue.acts, [waiter.done() for waiter in queue.waiters]) == ([], [False] * 3)
     drop(queue, {A})
-    assert queue.acts == ["room", "first", "second"]
+    assert queue.acts == ["room"]
+    assert [waiter.done() for waiter in queue.waiters] == [True, True, False]
+    assert list(queue._putters) == queue.waiters[2:]
 
 
 @pytest.mark.parametrize("cooperative", [True, False])
 async def test_a_client_that_has_started_is_told_whom_to_ask(
     monkeypatch: pytest.MonkeyPatch, cooperative: bool
 ) -> None:
-    """The fetcher gets ``is_wanted`` and ``is_hurried``; the flow gets ``must_stand_still``."""
+    """The fetcher gets ``is_wanted`` and ``is_hurried``; the flow gets ``must_skip_records``."""
     fetcher = SimpleNamespace()
     coordinator = SimpleNamespace(
-        membership=SimpleNamespace(fetcher=fetcher, must_stand_still="still")
+        membership=SimpleNamespace(fetcher=fetcher, must_skip_records="still")
     )
 
     taken: list[Any] = []
@@ -575,7 +582,7 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
     await replace(thread, client)  # type: ignore[arg-type]
     assert taken == [(client, app.assignor, thread, "fence", cooperative)]
     assert thread.consumer.fetcher is fetcher
-    assert (fetcher.is_wanted, app.flow_control.must_stand_still) == ("wanted", "still")
+    assert (fetcher.is_wanted, app.flow_control.must_skip_records) == ("wanted", "still")
     assert fetcher.counters is app.assignor.counters
     for is_taking_on in (False, True):
         recovery.is_taking_on = is_taking_on
@@ -638,7 +645,7 @@ async def test_each_step_of_a_round_is_carried_to_the_app_with_what_it_needs() -
     """Each step is a wait of the rebalance with the agents' time limit."""
     relay = Relay()
     listener = relay.listener
-    await listener.gives_up()
+    await listener.prepare_full_revocation()
     await listener.revoke([A])
     await listener.assigned([A, B], [C], [B], "roles", 7)
     assert relay.acts == [
@@ -661,17 +668,17 @@ async def test_streams_stop_before_the_app_is_told_to_stand_still() -> None:
 async def test_a_member_that_was_told_what_it_gives_away_ends_its_round(everything: bool) -> None:
     """The worker's stop waits for the answer; with partitions left there is no hand-over."""
     relay = Relay()
-    relay.listener.gave_away(everything)
+    relay.listener.note_hand_over(everything)
     assert relay.acts == ["left", "end"]
 
 
 async def test_a_round_that_begins_is_noted_unless_the_worker_has_stopped() -> None:
     """A stopped worker's loop is closed."""
     relay = Relay()
-    relay.listener.joins()
+    relay.listener.round_started()
     assert relay.acts == ["begin"]
     relay.closed = True
-    relay.listener.joins()
+    relay.listener.round_started()
 
 
 @pytest.mark.parametrize("is_so", [True, False])

@@ -10,8 +10,8 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.app.rebalance.member_claims import MemberClaims
-from faust_assigner.app.rebalance.two_phase import landed
-from faust_assigner.model import NOBODY, Onward
+from faust_assigner.app.rebalance.second_round import landed
+from faust_assigner.model import NOBODY, WarmupPlan
 from faust_assigner.planner import Plan
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
@@ -74,19 +74,19 @@ def test_what_was_given_and_promised_is_the_target() -> None:
     found = landed(planned(), SAID)
     assert owners(found) == [1, 2, 1, 0]
     assert standbys(found) == [[0], [0], [0], [1]]
-    assert standbys(landed(planned(2), SAID)) == [[0, 2], [0, 1], [0, NOBODY], [1, 2]]
+    assert standbys(landed(planned(2), SAID[::-1])) == [[0, 2], [0, 1], [0, NOBODY], [1, 2]]
     assert owners(found, "clicks") == owners(planned(), "clicks")
 
 
 def test_positions_beyond_the_end_are_reported_in_the_second_round_too() -> None:
     """The next round has a new plan; the warning belongs to this round."""
     anew = planned()
-    onward = Onward(anew.flat_owner, anew.flat_owner, anew.flat_owner, {"log": 2})
-    found = landed(replace(anew, onward=onward), SAID)
-    assert found.onward is not None
-    assert found.onward.disbelieved == {"log": 2}
-    assert list(found.onward.target) == list(found.flat_owner)
-    assert landed(anew, SAID).onward is None
+    warmup_plan = WarmupPlan(anew.flat_owner, anew.flat_owner, anew.flat_owner, {"log": 2})
+    found = landed(replace(anew, warmup_plan=warmup_plan), SAID)
+    assert found.warmup_plan is not None
+    assert found.warmup_plan.disbelieved == {"log": 2}
+    assert list(found.warmup_plan.target) == list(found.flat_owner)
+    assert landed(anew, SAID).warmup_plan is None
 
 
 def test_copies_that_nobody_has_are_not_made_between_two_rounds() -> None:

@@ -66,8 +66,8 @@ def test_a_report_that_fails_hides_no_round_from_the_sensors(
     found = group(1)
     sensor = MagicMock(name="sensor")
     found.apps["m0"].sensors.add(sensor)
-    monkeypatch.setattr(module.findings, "say", Mock(side_effect=ZeroDivisionError))
-    monkeypatch.setattr(module.findings, "taken", Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setattr(module.findings, "log_round", Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setattr(module.findings, "own_assignment_line", Mock(side_effect=ZeroDivisionError))
     found.rebalance()
     assert "Could not report the round" in caplog.text
     assert "Could not report the assignment" in caplog.text
@@ -111,7 +111,7 @@ def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(leading, "policy_of", lambda app, is_so: asked.append((app, is_so)))
     monkeypatch.setattr(leading.time, "time", lambda: 1234.5)
     assignor.weights_provider, assignor.leading._held_up = lambda: "weights", {"m9": 3}
-    assignor.replicas = 4
+    assignor.replicas, assignor.stops_nobody = 4, True
     view = assignor.leading._view()
     view.warmups(True)
     assert asked == [(app, True)]
@@ -130,6 +130,7 @@ def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -
         before=assignor.last_round.inputs,
         member_id="m0-abc",
         now=1234.5,
+        is_cooperative=True,
     )
     app._consumer = None
 
@@ -297,7 +298,7 @@ def test_the_planner_gets_each_input_of_a_decision(
 
     monkeypatch.setattr(leader, "plan", plan)
     monkeypatch.setattr(leader, "landed", lambda found, said: (found, said))
-    monkeypatch.setattr(leader, "of_plan", lambda found: ("placed", found))
+    monkeypatch.setattr(leader, "placement_of_plan", lambda found: ("placed", found))
     monkeypatch.setattr(leader, "dealt", dealt)
     members: Any = ("m0", "m1")
     inputs = DecisionInputs(

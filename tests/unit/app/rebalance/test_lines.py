@@ -15,7 +15,12 @@ import pytest
 from faust_assigner import Member, plan
 from faust_assigner.app.ledger.rows import decision_rows
 from faust_assigner.app.rebalance import fallback, leader
-from faust_assigner.app.rebalance.findings import MOST_NAMED, _log_refused_claims, _named, taken
+from faust_assigner.app.rebalance.findings import (
+    MOST_NAMED,
+    _log_refused_claims,
+    _named,
+    own_assignment_line,
+)
 from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.app.rebalance.outcome import moved_tasks
 from faust_assigner.app.rebalance.table_facts import TableFacts
@@ -190,8 +195,12 @@ def test_a_changelog_is_warm_that_was_owned_copied_or_on_disk() -> None:
     memory = Memory(None, 3, {LOG: Runs.of(range(5)), "orders": Runs.of(range(5))})
     said = JoinData("http://w", {LOG: Runs.of([0])}, {LOG: Runs.of([1])}, {LOG: Runs.of([2])})
     own = TableFacts(frozenset({LOG}))
-    assert taken(memory, said, own).endswith("of the active changelogs 3 warm, 2 cold")
-    assert taken(memory, None, own).endswith("of the active changelogs 0 warm, 5 cold")
+    assert own_assignment_line(memory, said, own).endswith(
+        "of the active changelogs 3 warm, 2 cold"
+    )
+    assert own_assignment_line(memory, None, own).endswith(
+        "of the active changelogs 0 warm, 5 cold"
+    )
 
 
 @pytest.mark.parametrize(("count", "more"), [(MOST_NAMED, None), (MOST_NAMED + 1, " and 1 more")])
@@ -213,7 +222,7 @@ def test_a_report_that_fails_costs_nobody_its_partitions(
     """The report affects the log only."""
     found = WireGroup(TOPICS)
     member(found, "m0")
-    monkeypatch.setattr("faust_assigner.app.rebalance.findings.taken", None)
+    monkeypatch.setattr("faust_assigner.app.rebalance.findings.own_assignment_line", None)
     found.rebalance()
     assert len(found.actives("orders")) == 6
     assert "Could not report the assignment to its observers" in caplog.text

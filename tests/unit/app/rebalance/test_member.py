@@ -11,7 +11,7 @@ import pytest
 
 import faust_assigner
 from faust_assigner.app.rebalance import member
-from faust_assigner.app.rebalance.member import Memory, remember, said_by, user_data
+from faust_assigner.app.rebalance.member import Memory, collect_join_data, remember, user_data
 from faust_assigner.app.rebalance.memory_file import FormerPartitions
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.settings import table as settings_table
@@ -40,7 +40,7 @@ class Told:
         monkeypatch.setattr(member.settings, "or_default", lambda read, app, default: "static-1")
         monkeypatch.setattr(member, "partitions_on_disk", self._files)
         monkeypatch.setattr(member, "positions_of", self._positions)
-        monkeypatch.setattr(member, "takes_part", lambda app: self.takes_part)
+        monkeypatch.setattr(member, "uses_warmups", lambda app: self.takes_part)
         self.app: Any = SimpleNamespace(
             conf=SimpleNamespace(canonical_url="http://w1"),
             tables=SimpleNamespace(
@@ -59,7 +59,7 @@ class Told:
     def say(self, memory: Memory, **more: Any) -> JoinData:
         """Return the member's metadata."""
         former = FormerPartitions(4, {"orders": Runs.of([7])})
-        return said_by(self.app, memory, TABLES, TOPICS, lambda: former, **more)
+        return collect_join_data(self.app, memory, TABLES, TOPICS, lambda: former, **more)
 
 
 @pytest.fixture
@@ -200,7 +200,8 @@ def test_the_copy_for_stock_leaders_is_there_while_it_may_be_read(
 
 
 @pytest.mark.parametrize(
-    ("answered", "kafkas", "generation"), [(5, 9, 5), (-1, 9, 9), (-1, 0, 0), (-1, -1, 4)]
+    ("answered", "kafkas", "generation"),
+    [(5, 9, 5), (0, 9, 0), (-1, 9, 9), (-1, 0, 0), (-1, -1, 4)],
 )
 def test_an_answer_is_dated_by_its_leader_by_kafka_or_by_one_more(
     answered: int, kafkas: int, generation: int

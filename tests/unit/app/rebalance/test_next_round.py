@@ -15,8 +15,8 @@ from faust.types import TP
 
 from faust_assigner import Member, plan
 from faust_assigner.app.rebalance import leader
-from faust_assigner.app.rebalance.next_round import _tasks_by_member, awaited, going_on
-from faust_assigner.model import NOBODY, Onward
+from faust_assigner.app.rebalance.next_round import _tasks_by_member, awaited, with_next_warmups
+from faust_assigner.model import NOBODY, WarmupPlan
 from faust_assigner.planner import Plan
 from faust_assigner.wire.answer import AnswerWriter, decode_answer
 from faust_assigner.wire.directory import Directory
@@ -205,20 +205,22 @@ def test_what_a_member_says_after_a_round_differs_from_before() -> None:
 # -- a second round with the first round's target
 
 
-def second(found: Plan, following: Plan, **onward: Sequence[int]) -> tuple[Plan, list[Any]]:
+def second(found: Plan, following: Plan, **warmup_plan: Sequence[int]) -> tuple[Plan, list[Any]]:
     """Return ``found`` with ``following``'s warm-ups, and the members of the next plan."""
     nobody = np.full_like(found.flat_owner, NOBODY)
     columns = {
-        name: np.array(list(onward.get(name, nobody)), dtype=np.int64)
+        name: np.array(list(warmup_plan.get(name, nobody)), dtype=np.int64)
         for name in ("warmup", "awaited")
     }
     asked: list[Any] = []
 
     def plan_again(members: Sequence[Member]) -> Plan:
         asked.extend(members)
-        return replace(following, onward=Onward(following.flat_owner, disbelieved={}, **columns))
+        return replace(
+            following, warmup_plan=WarmupPlan(following.flat_owner, disbelieved={}, **columns)
+        )
 
-    return going_on(found, UNEVEN, plan_again), asked
+    return with_next_warmups(found, UNEVEN, plan_again), asked
 
 
 def test_the_next_round_is_planned_from_what_members_will_claim_after_this_one() -> None:
@@ -238,9 +240,9 @@ def test_a_copy_that_the_next_round_awaits_is_made_now_and_awaited() -> None:
     spare = [int(member) for member in found.flat_standby[:, 0]]
     warmups = [2] * len(spare)
     result, _ = second(found, found, awaited=warmups)
-    assert result.onward is not None
-    assert result.onward.awaited.tolist() == warmups
-    assert result.onward.warmup.tolist() == [NOBODY if one == 2 else 2 for one in spare]
+    assert result.warmup_plan is not None
+    assert result.warmup_plan.awaited.tolist() == warmups
+    assert result.warmup_plan.warmup.tolist() == [NOBODY if one == 2 else 2 for one in spare]
 
 
 def test_a_warm_up_alone_has_the_next_round_planned() -> None:
@@ -251,8 +253,8 @@ def test_a_warm_up_alone_has_the_next_round_planned() -> None:
     nobody = np.full_like(even.flat_owner, NOBODY)
     warming = nobody.copy()
     warming[0] = 1
-    onward = Onward(even.flat_owner, warming, warming, {})
-    _, asked = second(replace(even, onward=onward), even)
+    warmup_plan = WarmupPlan(even.flat_owner, warming, warming, {})
+    _, asked = second(replace(even, warmup_plan=warmup_plan), even)
     assert asked
 
 
@@ -295,13 +297,13 @@ def test_a_task_without_state_that_moves_next_gets_no_copy() -> None:
     target = found.flat_owner.copy()
     target[stateful] = owner[stateful]
     off = replace(found, flat_standby=standby, flat_target=target)
-    following = replace(found, flat_owner=owner, onward=Onward(owner, nobody, nobody, {}))
-    result = going_on(off, members, lambda members: following)
-    assert result.onward is not None
+    following = replace(found, flat_owner=owner, warmup_plan=WarmupPlan(owner, nobody, nobody, {}))
+    result = with_next_warmups(off, members, lambda members: following)
+    assert result.warmup_plan is not None
     expected = nobody.copy()
     expected[stateful] = owner[stateful]
-    assert result.onward.awaited.tolist() == expected.tolist()
-    assert result.onward.warmup.tolist() == expected.tolist()
+    assert result.warmup_plan.awaited.tolist() == expected.tolist()
+    assert result.warmup_plan.warmup.tolist() == expected.tolist()
 
 
 def test_tasks_of_several_groups_are_listed_for_their_own_members() -> None:

@@ -188,7 +188,9 @@ def test_a_member_that_cannot_tell_says_so_and_joins(
     """The group does not wait for its copies."""
     app = rocksdb_app(tmp_path)
     monkeypatch.setattr(member, "positions_of", Mock(side_effect=ZeroDivisionError))
-    data = member.said_by(app, member.Memory(), member.TableFacts(frozenset({LOG})), [LOG])
+    data = member.collect_join_data(
+        app, member.Memory(), member.TableFacts(frozenset({LOG})), [LOG]
+    )
     assert data.positions is None
     assert "without warm-ups" in caplog.text
 

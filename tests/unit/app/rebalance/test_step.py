@@ -14,8 +14,8 @@ from faust_assigner.app.rebalance.placement import Placement
 from faust_assigner.app.rebalance.two_phase import (
     MOST_HELD_UP,
     Step,
-    disbelieved,
     held_up,
+    refuse_overdue_claims,
     step,
 )
 from faust_assigner.model import NOBODY
@@ -106,7 +106,7 @@ def test_old_claims_block_ten_rounds_and_the_first_reason_of_a_refusal_stays(
 ) -> None:
     """After ten rounds the member counts as processing no partitions."""
     one = replace(says("a", 0, generation=3, holds=holds), refused=refused)
-    (found,) = disbelieved([one], {"a": rounds, "b": MOST_HELD_UP})
+    (found,) = refuse_overdue_claims([one], {"a": rounds, "b": MOST_HELD_UP})
     assert found.data.holds == (holds and rounds < MOST_HELD_UP)
     assert (found.refused or "").startswith(reason or "")
     assert (found.refused is None) == (reason is None)
@@ -171,7 +171,9 @@ def test_several_members_are_disbelieved_each_by_its_own_count() -> None:
         says("b", 2, standbys=(3,), promised=(4,)),
         replace(says("c", 5), refused="a lie"),
     ]
-    found = disbelieved(said, {"a": MOST_HELD_UP - 1, "b": MOST_HELD_UP + 2, "c": MOST_HELD_UP})
+    found = refuse_overdue_claims(
+        said, {"a": MOST_HELD_UP - 1, "b": MOST_HELD_UP + 2, "c": MOST_HELD_UP}
+    )
     assert found[0] is said[0]
     assert found[1] == replace(
         said[1],
@@ -231,6 +233,31 @@ def test_beside_a_stock_member_the_answer_is_whole_as_well() -> None:
         follows=True,
     )
     assert plan.actives["a"] == both(1), "the plan itself stays"
+
+
+def test_a_kept_task_includes_a_topic_that_no_member_claims_yet() -> None:
+    """A changelog that was created later stays with its source, and its planned copy is dropped."""
+    new = says("a", 0, 1)
+    new = replace(new, data=replace(new.data, actives={"orders": Runs.of([0, 1])}))
+    plan = placed({0: "c", 1: "a"}, standbys={"a": [0], "b": [], "c": [1]})
+    for is_cooperative in (False, True):
+        said = [new, says("b"), says("c", is_stock=True)]
+        found = step(plan, said, is_cooperative=is_cooperative)
+        whole = {"orders": [0, 1], LOG: [0, 1]}
+        assert found.placement.actives["a"] == whole
+        assert not any(found.placement.actives["c"].values())
+        assert found.placement.standbys["a"] == {LOG: []}
+        assert (found.promised, found.follows) == ({}, True)
+    again = [replace(new, data=replace(new.data, among=3)), says("b"), says("c", is_stock=True)]
+    assert not step(plan, again, is_cooperative=True).follows
+
+
+def test_an_older_claim_on_a_kept_task_gives_nothing() -> None:
+    """Otherwise a false claim of an old generation would make a second owner."""
+    said = [says("a", 0, generation=3), says("b", 0), says("c", is_stock=True)]
+    found = step(placed({0: "c"}), said, is_cooperative=True)
+    assert found.placement.actives["b"] == {"orders": [0], LOG: [0]}
+    assert not any(found.placement.actives["a"].values())
 
 
 def test_the_age_of_a_claim_is_that_of_the_whole_group() -> None:

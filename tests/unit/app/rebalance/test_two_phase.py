@@ -9,10 +9,11 @@ from itertools import permutations
 import pytest
 
 from faust_assigner.app.rebalance import leader
-from faust_assigner.app.rebalance.findings import why_eager
+from faust_assigner.app.rebalance.findings import eager_members_line
 from faust_assigner.app.rebalance.member_claims import MemberClaims
+from faust_assigner.app.rebalance.second_round import landed
 from faust_assigner.app.rebalance.table_facts import TableFacts
-from faust_assigner.app.rebalance.two_phase import MOST_HELD_UP, landed
+from faust_assigner.app.rebalance.two_phase import MOST_HELD_UP
 from faust_assigner.planner import Plan
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer
@@ -241,7 +242,7 @@ def test_the_leader_remembers_who_holds_the_group_up(caplog: pytest.LogCaptureFi
     old = JoinData(
         "http://w2:6066", {t: range(n) for t, n in SHOP.items()}, generation=0, holds=True
     )
-    liar._say = lambda topics: old  # type: ignore[method-assign]
+    liar._join_data = lambda topics: old  # type: ignore[method-assign]
     found.remove("m0")
     for _ in range(MOST_HELD_UP):
         found.rebalance("m1")
@@ -314,6 +315,29 @@ def test_what_stays_beside_a_stock_member_is_kept_warm_by_others_alone() -> None
     assert copies == {"a": kept["b"], "b": kept["a"]}
 
 
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_a_member_with_unreadable_metadata_does_not_cause_endless_rounds(replicas: int) -> None:
+    """It cannot report promises, so it gets no processed task; after one try the rounds end."""
+    group = Group(replicas=replicas)
+    for name in "ab":
+        group.join(name)
+        group.settle()
+    before = {name: worker.processed for name, worker in group.workers.items()}
+    group.join("c")
+    group.workers["c"].is_unreadable = True
+    for follows in (True, False):
+        assert group.play().follows == follows
+        assert {name: group.workers[name].processed for name in "ab"} == before
+    group.join("d")
+    group.settle()
+    assert group.workers["d"].processed
+    group.workers["c"].is_unreadable = False
+    group.settle()
+    assert all(group.workers[name].processed for name in "abcd")
+    assert group.owners.keys() == ALL
+    assert all(len(owners) == 1 for owners in group.owners.values())
+
+
 def test_a_word_without_promises_is_as_short_as_before() -> None:
     """Absent promises need no bytes."""
     plain = JoinData("http://a", {"orders": Runs.of([1])}, generation=3)
@@ -329,11 +353,11 @@ def test_the_leader_says_which_roll_comes_next() -> None:
     for name in "ab":
         group.join(name)
         group.workers[name].said = replace(group.workers[name].said, cooperative=True)
-    assert why_eager(group.play()) is None
+    assert eager_members_line(group.play()) is None
     group.join("c", is_stock=True)
     group.join("d")
     group.join("e")
-    line = why_eager(group.play())
+    line = eager_members_line(group.play())
     assert line is not None
     assert (
         "the next roll is that of c (stock Faust), d (eager, its log says why), "
@@ -342,7 +366,7 @@ def test_the_leader_says_which_roll_comes_next() -> None:
     assert "that of the cooperative ones (2)" in line
     for name in "ab":
         del group.workers[name]
-    assert why_eager(group.play()) is None
+    assert eager_members_line(group.play()) is None
 
 
 @pytest.mark.parametrize("warmups", [None, WarmupPolicy()])

@@ -6,13 +6,17 @@ import asyncio
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode import get_logger
+from mode.utils.logging import CompositeLogger
 
 from faust_assigner.app.consumer.waits import committing, waits_of
 from faust_assigner.app.membership.fence import HeartbeatFence
+from faust_assigner.app.membership.shutdown import BoundedShutdown, ShutdownBudget
 from faust_assigner.app.rebalance import consumer as module
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from tests.unit.app.rebalance.test_consumer import SOURCE, STANDBY, Consumer, Host
@@ -24,11 +28,11 @@ async def test_a_commit_waits_for_the_changes_of_tables_as_a_step_of_its_own() -
     """The watchdog's line then names the changes, and no longer the sent records."""
     consumer, steps = Consumer(), list[Any]()
 
-    async def have_arrived() -> bool:
+    async def wait_for_delivery() -> bool:
         steps.extend((wait.what, wait.step) for wait in waits_of(consumer.app).under_way())
         return True
 
-    consumer.changes = SimpleNamespace(have_arrived=have_arrived)
+    consumer.changes = SimpleNamespace(wait_for_delivery=wait_for_delivery)
     with committing(consumer.app):
         assert await consumer._commit({SOURCE: 4})
     assert steps == [("The commit", "changes of tables, and the group's answer")]
@@ -39,6 +43,7 @@ def test_each_partition_that_leaves_is_forgotten_in_each_book() -> None:
     """The books of kept partitions stay; a partition without a first record is no error."""
     books = ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset")
     consumer = object.__new__(RepairedConsumer)
+    consumer.app = SimpleNamespace(_attachments=SimpleNamespace(_pending={}))
     for number, book in enumerate(books):
         setattr(consumer, book, {A: number, B: 10 + number, C: 20 + number, STANDBY: 5})
     consumer.first_read = {A: 7, C: 3, STANDBY: 9}
@@ -146,6 +151,62 @@ async def test_all_offsets_are_committed_after_the_commit_under_way(
     monkeypatch.setattr(Host, "commit_and_end_transactions", commit_all, raising=False)
     await consumer.commit_and_end_transactions()
     assert acts == ["Commit under way", "wait", "commit"]
+
+
+async def test_a_cancelled_wait_for_a_commit_ends_no_other_wait() -> None:
+    """Faust cancels the shared future: a revocation would go on before the running commit ends."""
+    consumer: Any = object.__new__(RepairedConsumer)
+    app = SimpleNamespace(should_stop=False)
+    consumer.shutdown = SimpleNamespace(budget=ShutdownBudget(app))  # type: ignore[arg-type]
+    assert await consumer.maybe_wait_for_commit_to_finish() is False
+    consumer._commit_fut = asyncio.get_running_loop().create_future()
+    waits = [asyncio.ensure_future(consumer.maybe_wait_for_commit_to_finish()) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    waits[0].cancel()
+    await asyncio.wait({waits[0]}, timeout=5.0)
+    await asyncio.sleep(0.01)
+    assert (waits[0].cancelled(), waits[1].done()) == (True, False)
+    consumer._commit_fut.set_result(None)
+    assert await waits[1] is True
+
+
+@pytest.mark.parametrize("event", ["no time is left", "stopped meanwhile", "cancelled"])
+async def test_the_wait_for_a_stuck_stream_ends(event: str) -> None:
+    """Faust's wait for an acknowledgement ignores a cancellation; the last commit is not made then."""
+    consumer: Any = object.__new__(RepairedConsumer)
+    app = SimpleNamespace(
+        should_stop=event == "no time is left",
+        producer=SimpleNamespace(flush=None, on_stop=None),
+        agents=SimpleNamespace(human_tracebacks=str),
+        conf=SimpleNamespace(
+            broker_max_poll_interval=60.0, broker_request_timeout=1.0, broker_rebalance_timeout=2.0
+        ),
+    )
+    steps = list[str]()
+
+    async def commit(step: str) -> None:
+        steps.append(step)
+
+    consumer.app, consumer.loop, consumer.diag = app, None, Mock()
+    consumer._stopped, consumer._crashed = asyncio.Event(), asyncio.Event()
+    consumer.log = CompositeLogger(get_logger(__name__))
+    consumer._unacked_messages = {Mock(acked=False)}
+    consumer.commit = partial(commit, "commit")
+    consumer.commit_and_end_transactions = partial(commit, "last commit")
+    consumer.shutdown = BoundedShutdown(app, None)  # type: ignore[arg-type]
+    waiting = asyncio.ensure_future(consumer.wait_empty())
+    await asyncio.sleep(0.01)
+    if event == "cancelled":
+        waiting.cancel()
+    else:
+        app.should_stop = True
+        consumer.shutdown.budget.over.set()
+    await asyncio.wait({waiting}, timeout=0.5)
+    left = len(asyncio.all_tasks())
+    consumer._unacked_messages.clear()  # so that a wait that goes on ends with the test
+    assert (waiting.done(), waiting.cancelled()) == (True, event == "cancelled")
+    assert steps == ["commit"]
+    assert left == 1
 
 
 class Bare(driver.Consumer):  # type: ignore[misc]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.rebalance.follow_up import Awaited, FollowUp
+from faust_assigner.app.rebalance.awaited import Awaited
+from faust_assigner.app.rebalance.follow_up import FollowUp
 from tests.unit.app.rebalance.test_follow_up import GENERATION, A, App, B, looks, service
 
 SUMS = TP("sums", 0)

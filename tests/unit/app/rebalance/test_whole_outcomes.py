@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from faust_assigner import Member
-from faust_assigner.app.rebalance.next_round import awaited, going_on
+from faust_assigner.app.rebalance.next_round import awaited, with_next_warmups
 from faust_assigner.app.rebalance.outcome import outcome_of, trigger
-from faust_assigner.model import NOBODY, Ints, Onward
+from faust_assigner.model import NOBODY, Ints, WarmupPlan
 from faust_assigner.planner import Plan
 from faust_assigner.wire.outcome import Outcome
 from tests.unit.app.rebalance.test_next_round import UNEVEN, planned
@@ -80,17 +80,17 @@ def test_a_holder_of_a_copy_gets_no_warm_up_whatever_the_task_warms_now() -> Non
     task, holder = next(iter(holders.items()))
     other = next(m for m in range(3) if m not in (holder, int(found.flat_owner[task])))
     warming = column(found.flat_owner, {task: other})
-    now = replace(found, onward=Onward(found.flat_target, warming, warming, {}))
+    now = replace(found, warmup_plan=WarmupPlan(found.flat_target, warming, warming, {}))
     wanted = column(found.flat_owner, {task: holder})
     nobody = column(found.flat_owner, {})
 
     def again(members: Sequence[Member]) -> Plan:
-        return replace(found, onward=Onward(found.flat_target, nobody, wanted, {"log": 7}))
+        return replace(found, warmup_plan=WarmupPlan(found.flat_target, nobody, wanted, {"log": 7}))
 
-    result = going_on(now, UNEVEN, again)
-    assert result.onward is not None
-    assert result.onward.awaited.tolist() == wanted.tolist()
-    assert result.onward.warmup.tolist() == nobody.tolist()
-    assert result.onward.disbelieved == {"log": 7}
+    result = with_next_warmups(now, UNEVEN, again)
+    assert result.warmup_plan is not None
+    assert result.warmup_plan.awaited.tolist() == wanted.tolist()
+    assert result.warmup_plan.warmup.tolist() == nobody.tolist()
+    assert result.warmup_plan.disbelieved == {"log": 7}
     assert result.flat_owner is now.flat_owner
     assert awaited(now, UNEVEN, again) == {}

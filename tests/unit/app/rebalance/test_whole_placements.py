@@ -10,7 +10,7 @@ import numpy as np
 from faust_assigner import Member, plan
 from faust_assigner.app.rebalance import next_round
 from faust_assigner.app.rebalance.member import Memory, read_answer
-from faust_assigner.app.rebalance.placement import Placement, directory_of, of_plan
+from faust_assigner.app.rebalance.placement import Placement, directory_of, placement_of_plan
 from faust_assigner.app.rebalance.two_phase import step
 from faust_assigner.model import NOBODY
 from faust_assigner.wire.join import STOCK
@@ -41,7 +41,7 @@ def test_a_plan_becomes_a_placement_by_member_and_topic() -> None:
         changelogs={"log", "rates"},
         previous_ids={"orders": 7, "log": 7, "rates": 4, "clicks": 9},
     )
-    found = of_plan(made)
+    found = placement_of_plan(made)
     assert found.member_ids == made.member_ids == ("a", "b", "c")
     assert found.actives == {m: made.actives(m) for m in "abc"}
     assert found.standbys == {m: made.standbys(m) for m in "abc"}

@@ -149,3 +149,18 @@ async def test_an_error_while_catching_up_ends_a_worker_that_goes_on(it: Any, st
     it.error, it.app.should_stop = ValueError("a bug"), stops
     await it.standbys._catch_up([A])
     assert it.app.acts[2:] == ([] if stops else [("crash", it.error)])
+
+
+@pytest.mark.parametrize("question", ["ends", "firsts"])
+async def test_a_partition_without_an_answer_has_no_offset(it: Any, question: str) -> None:
+    """An offset of 0 would take a changelog for empty, and its table for complete."""
+    ask = it.app.consumer._thread.call_thread
+
+    async def without_b(*asked: Any) -> Any:
+        answer = await ask(*asked)
+        return {tp: offset for tp, offset in answer.items() if tp != B}
+
+    it.app.consumer._thread.call_thread = without_b
+    assert list(await getattr(it.extents, question)([A])) == [A]
+    with pytest.raises(KeyError, match="app-table-changelog"):
+        await getattr(it.extents, question)([A, B])

@@ -22,8 +22,8 @@ from faust_assigner.app.recovery import batched_replay
 from faust_assigner.app.recovery.batched_replay import run_until_stopped, to_batch
 from faust_assigner.app.recovery.decoding import ANYTHING, decoding_of
 from faust_assigner.app.recovery.unreadable import UnreadableRecords
-from faust_assigner.snapshots.asking import UnreachableError
 from faust_assigner.snapshots.changelog import STALL_S, Extent
+from faust_assigner.snapshots.kafka_requests import UnreachableError
 from faust_assigner.snapshots.sst import OFFSET_KEY
 
 

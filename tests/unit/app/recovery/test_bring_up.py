@@ -349,6 +349,21 @@ def test_late_snapshots_count_where_they_are_further() -> None:
     assert [one.tp for one in job.told] == [four[0], four[1], four[3]]
 
 
+@pytest.mark.parametrize(("end", "result"), [(6, (REPLAY, 6)), (7, (SNAPSHOT, 7))])
+def test_a_late_snapshot_counts_where_it_is_further_than_the_replay(
+    monkeypatch: pytest.MonkeyPatch, end: int, result: tuple[str, int]
+) -> None:
+    """The replay has passed its own start meanwhile."""
+    monkeypatch.setattr(bring_up, "to_batch", lambda *_: ("batch", ()))
+    job = Job(cold(A))
+    assert job.it.begin() == (A, Extent(0, 10))
+    job.it.write(A, [record(b"a", b"b")], 7)
+    job.wait_for_snapshot(A).set_result(snapshot_of(A, end))
+    (found,) = job.it.end().values()
+    assert (found.source, found.end_offset) == result
+    assert job.told == [found]
+
+
 def test_each_empty_database_gets_its_own_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single finder serves all; without empty databases there is no finder."""
     finders, submitted = list[Any](), list[Any]()
@@ -534,6 +549,15 @@ def test_a_snapshot_that_cannot_be_fetched_is_refused(
     assert found is not None
     assert found[0].snapshot_id == "good"
     assert f"log-0: snapshot late is refused: {fails}" in caplog.text
+
+
+def test_a_stop_of_the_restore_stops_its_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebalance waits for the restore's threads."""
+    monkeypatch.setattr(from_snapshots, "changelogs", lambda *given: None)
+    monkeypatch.setattr(from_snapshots, "run_until_stopped", lambda work, stop: {})
+    stop = Stop()
+    finder = Finder(bring_up.replace(Job().settings, snapshots="memory://there"), [A], stop)
+    assert finder._catalog.storage.stopped is stop  # type: ignore[attr-defined]
 
 
 def test_snapshots_are_judged_against_each_changelog_now(

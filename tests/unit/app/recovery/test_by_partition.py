@@ -15,6 +15,7 @@ from yarl import URL
 
 from faust_assigner.app.recovery import actives, books, databases
 from faust_assigner.app.recovery.by_partition import SHARED, PartitionRecovery
+from faust_assigner.app.recovery.changelog_extents import Leaderless
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.spans import RecoverySpans
 from faust_assigner.app.tables import write_behind as overlay
@@ -68,9 +69,9 @@ class Host(RecoveryLoop):  # type: ignore[misc]
         """Record a revocation by Faust."""
         self.acts.append(("revoke", tp))
 
-    def begin_again(self) -> None:
+    def restart_recovery(self) -> None:
         """Record a restart of the recovery."""
-        self._note_end("begin_again")
+        self._note_end("restart_recovery")
 
     def tables_failed(self, table: str, error: BaseException) -> None:
         """Record a failed table."""
@@ -158,7 +159,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         pause_partitions=lambda tps: acts.append(("pause", set(tps))),
         rounds=SimpleNamespace(
             restored=lambda: acts.append("rebalance end"),
-            subscribe_what_came_meanwhile=lambda: acts.append("subscribe"),
+            subscribe_new_topics=lambda: acts.append("subscribe"),
         ),
     )
     app = SimpleNamespace(
@@ -186,7 +187,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(module, "is_writable", lambda store: recovery.writable)
         monkeypatch.setattr(module, "store_of", lambda table: table.data)
     monkeypatch.setattr(databases, "close_all", lambda dbs: acts.append(("close", *dbs)))
-    monkeypatch.setattr(overlay, "keep", lambda app, *tps: acts.append(("keep", *map(set, tps))))
+    monkeypatch.setattr(
+        overlay, "retain_partitions", lambda app, *tps: acts.append(("keep", *map(set, tps)))
+    )
     monkeypatch.setattr(overlay, "resume", lambda app, tps: acts.append(("resume", set(tps))))
     monkeypatch.setattr(actives, "LOOK_S", 0)
     return recovery
@@ -331,7 +334,7 @@ async def test_whoever_gives_everything_up_restores_no_more(made: Any) -> None:
     assert task.cancelled()
 
 
-@pytest.mark.parametrize("end", ["begin_again", "tables_failed", "on_stop", "on_rebalance"])
+@pytest.mark.parametrize("end", ["restart_recovery", "tables_failed", "on_stop", "on_rebalance"])
 async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
     made: Any, end: str
 ) -> None:
@@ -344,7 +347,7 @@ async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
     if ended is not None:
         await ended
     assert made.acts == ["stop_and_wait"] * (end == "on_stop") + [(end, False, False)]
-    if end in ("begin_again", "on_rebalance"):
+    if end in ("restart_recovery", "on_rebalance"):
         assert made._roles == (frozenset({A}), frozenset())
         assert made.active_tps == set()
     if end == "on_rebalance":
@@ -434,8 +437,13 @@ async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(
         taken.append(roles)
 
     made._take_on, made.is_flowing, made.active_tps = assign, is_flowing, {D}
-    await made.assign({A, SOURCES[0]}, {B}, {C})
-    assert made.acts[:3] == ["stop_and_wait", "flush", ("revoke", C)]
+    await made.assign({A, SOURCES[0]}, {B, SOURCES[1]}, {C})
+    assert made.acts[:4] == [
+        "stop_and_wait",
+        "flush",
+        ("revoke", C),
+        ("rebalance", {A, B, *SOURCES[:2]}, {C}, {A, B}, 7),
+    ]
     assert made._roles == (frozenset({A}), frozenset({B}))
     if is_flowing:
         await made._taking_on
@@ -561,7 +569,7 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
 
     tags = list[Any]()
     (
-        made.actives._brought_up,
+        made.actives._restored_chunks,
         made.actives._extents.ends,
         made.actives._extents.firsts,
         made.spans.tag_actives,
@@ -593,6 +601,60 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
     assert made.active_highwaters == {A: 9}
 
 
+async def test_a_changelog_without_a_leader_holds_up_its_own_number_only(
+    made: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """aiokafka answers for all partitions or for none, so all sources of the worker stood still."""
+    leaders, asked = {A: 1, B: -1}, list[Any]()
+
+    async def restored(*_: Any) -> AsyncGenerator[TP, None]:
+        for tp in ():
+            yield tp
+
+    async def call(ask: Any, tps: list[TP]) -> dict[TP, int]:
+        asked.append(tps)
+        leaders[B] = 1  # a broker has returned meanwhile
+        return dict.fromkeys(tps, 4)
+
+    cluster = SimpleNamespace(leader_for_partition=leaders.__getitem__)
+    client = SimpleNamespace(
+        _client=SimpleNamespace(cluster=cluster), end_offsets="end", beginning_offsets="begin"
+    )
+    made.app.consumer._thread = SimpleNamespace(call_thread=call, _ensure_consumer=lambda: client)
+    made.actives._batches = SimpleNamespace(restore=restored)
+    made.actives.complete, made.active_offsets = {C}, {A: 3, B: 3}
+    made.app.consumer._paused_partitions = set(SOURCES[:3])
+    await made.actives.restore({A, B})
+    assert asked == [[A], [A], [B], [B]]
+    flows = [act for act in made.acts if act[0] == "resume"]
+    assert flows[0] == ("resume", {SOURCES[2]})
+    assert ("resume", {SOURCES[0], SOURCES[2]}) in flows
+    assert flows[-1] == ("resume", set(SOURCES[:3]))
+    assert made.actives.complete == {A, B, C}
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Changelogs without a leader: {B.topic}-{B.partition}; the partitions with these numbers are "
+        "processed when their tables can be restored, the other partitions are processed now"
+    ]
+
+
+async def test_a_request_for_changelogs_that_all_lack_a_leader_waits(made: Any) -> None:
+    """No partition could be processed first; standbys wait for all of theirs in any case."""
+    found = dict.fromkeys([A, B], 4)
+
+    async def call(ask: Any, tps: list[TP]) -> dict[TP, int]:
+        return found
+
+    cluster = SimpleNamespace(leader_for_partition=lambda tp: -1 if tp == A else None)
+    client = SimpleNamespace(
+        _client=SimpleNamespace(cluster=cluster), end_offsets="end", beginning_offsets="begin"
+    )
+    made.app.consumer._thread = SimpleNamespace(call_thread=call, _ensure_consumer=lambda: client)
+    assert await made.actives._extents.ends([A]) == {A: 4}
+    assert await made.standbys._extents.firsts([A, B]) == found
+    with pytest.raises(Leaderless, match=f"{A.topic}-{A.partition}"):
+        await made.actives._extents.firsts([A, B])
+
+
 async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_again(
     made: Any,
 ) -> None:
@@ -611,7 +673,7 @@ async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_a
         return dict.fromkeys(tps, 4)
 
     table.data.on_recovery_completed = told
-    made.actives._brought_up, made.actives._extents.ends, made.actives._extents.firsts = (
+    made.actives._restored_chunks, made.actives._extents.ends, made.actives._extents.firsts = (
         brought_up,
         at,
         at,
@@ -658,6 +720,13 @@ async def test_an_interrupted_restore_reports_no_progress_any_more(made: Any) ->
     assert made.acts == ["stop_and_wait", "gave up"]
 
 
+async def test_a_standby_whose_exchange_is_interrupted_is_followed_anew(made: Any) -> None:
+    """The round's own bookkeeping then treats it as a new standby, which may get a snapshot."""
+    made.standbys.followed, made.standbys._exchange.left = {B, C}, {C}
+    await made.interrupt()
+    assert (made.standbys.followed, made.standbys._exchange.left) == ({B}, set())
+
+
 async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -676,13 +745,78 @@ async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
 
 async def test_a_copy_in_memory_that_lost_records_to_a_failed_table_is_read_anew(made: Any) -> None:
     """The failure dropped buffered records that already counted as read."""
-    made.standby_offsets.update({A: 30, B: 40})
-    made.databases.doubtful = frozenset({B})
-    await made.books.take(frozenset({A, B}), frozenset())
-    assert (made.active_offsets[A], made.active_offsets[B]) == (30, None)
+    made.standby_offsets.update({A: 30, B: 40, C: 50})
+    made.databases.doubtful = frozenset({B, C})
+    await made.books.take(frozenset({A, B, C}), frozenset())
+    assert [made.active_offsets[tp] for tp in (A, B, C)] == [30, None, None]
     made.databases.doubtful = frozenset()
-    await made.books.take(frozenset({A, B}), frozenset())
-    assert made.active_offsets[B] is None, "after an interrupt, too"
+    await made.books.take(frozenset({A, B, C}), frozenset())
+    assert [made.active_offsets[tp] for tp in (B, C)] == [None, None], "after an interrupt, too"
+
+
+async def test_a_reopened_database_is_read_again_in_its_own_role(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offsets of the other role, and of databases that stayed open, are kept."""
+
+    async def opened(self: Any, tps: Any, sleep: Any, stopped: Any) -> frozenset[TP]:
+        return frozenset({A, C})
+
+    added: list[Any] = []
+    monkeypatch.setattr(Databases, "open_all", opened)
+    table = made.tables["totals"]
+    made.tp_to_table.update(dict.fromkeys((A, B, C, D), table))
+    made.active_tps, made.standby_tps = {A, B}, {C, D}
+    made.active_offsets.update({A: 1, B: 2, C: 3})
+    made.standby_offsets.update({A: 4, C: 5, D: 6})
+    made.add_active = lambda *given: added.append(("active", *given))
+    made.add_standby = lambda *given: added.append(("standby", *given))
+    await made.books._open({A, C})
+    assert dict(made.active_offsets) == {B: 2, C: 3}
+    assert dict(made.standby_offsets) == {A: 4, D: 6}
+    assert added == [("active", table, A), ("standby", table, C)]
+
+
+async def test_rounds_are_taken_one_after_the_other(made: Any) -> None:
+    """The completed recovery waits for its turn, too; each interrupts the one before."""
+    acts, gates = list[Any](), [asyncio.Event() for _ in range(3)]
+
+    async def interrupt() -> None:
+        gate = gates[len([act for act in acts if act == "interrupt"])]
+        acts.append("interrupt")
+        await gate.wait()
+
+    async def start() -> None:
+        pass
+
+    made.interrupt, made._begin_to_take_on = interrupt, lambda: acts.append(made._roles)
+    made.app.flow_control = SimpleNamespace(resume=lambda: None)
+    made.app.consumer.resume_flow = lambda: None
+    made.app._fetcher = SimpleNamespace(maybe_start=start)
+    rounds = [
+        asyncio.ensure_future(round_)
+        for round_ in (
+            made.assign({A}, set(), set()),
+            made.on_recovery_completed(7),
+            made.assign({B}, {C}, set()),
+        )
+    ]
+    first, last = (frozenset({A}), frozenset()), (frozenset({B}), frozenset({C}))
+    expected = ["interrupt", first, "interrupt", first, "interrupt", last]
+    for number, gate in enumerate(gates):
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert acts == expected[: 2 * number + 1]
+        gate.set()
+    await asyncio.gather(*rounds)
+    assert acts == expected
+
+
+def test_a_stop_of_the_restores_is_signalled_at_once(made: Any) -> None:
+    """The restore threads check the signal between two steps."""
+    assert not made.threads.stop_signal()
+    made.stop_restoring()
+    assert made.threads.stop_signal()
 
 
 async def test_copies_are_opened_apart_from_what_is_kept(made: Any) -> None:
@@ -728,7 +862,7 @@ def restores(made: Any, *tps: TP) -> None:
     async def firsts(tps: Any) -> dict[TP, int]:
         return dict.fromkeys(tps, 0)
 
-    made.actives._brought_up, made.actives._extents.ends, made.actives._extents.firsts = (
+    made.actives._restored_chunks, made.actives._extents.ends, made.actives._extents.firsts = (
         brought_up,
         ends,
         firsts,
@@ -844,7 +978,7 @@ async def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(ma
     made.app.consumer.pause_and_drop = drop_records
     await made.assign({A, B}, {C}, set())
     await opening.wait()
-    made.begin_again()
+    made.restart_recovery()
     assert made._roles == (frozenset({A, B}), frozenset({C}))
     assert (made.active_tps, made.standby_tps) == (set(), set())
 
@@ -994,8 +1128,8 @@ async def test_copies_are_opened_with_pauses_and_booked_in_order(made: Any) -> N
     first, second = made.tables["totals"], second_table(made)
     opened: list[Any] = []
 
-    async def open_(tps: Any, in_thread: Any, *, breath: float) -> None:
-        opened.append((set(tps), breath))
+    async def open_(tps: Any, in_thread: Any, *, pause_factor: float) -> None:
+        opened.append((set(tps), pause_factor))
 
     added: list[Any] = []
     made.databases.open_beside_streams, made.add_standby = open_, lambda *given: added.append(given)
@@ -1027,7 +1161,7 @@ async def test_databases_are_opened_one_after_the_other(
 
     monkeypatch.setattr(databases, "monotonic", lambda: now)
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    await made.databases.open_beside_streams({D, E1, B, C, A}, in_thread, breath=3.0)
+    await made.databases.open_beside_streams({D, E1, B, C, A}, in_thread, pause_factor=3.0)
     assert acts == [
         step
         for number in (0, 2, 3)
@@ -1068,7 +1202,7 @@ async def test_a_restore_begins_where_its_changelogs_do(
     made.actives._extents.ends = lambda tps: told("ends", tps, ends)
     made.actives._extents.firsts = lambda tps: told("firsts", tps, firsts)
     made.consistency.refuse_ahead, made.actives._let_flow = refuse, flow
-    made.actives._brought_up = brought_up
+    made.actives._restored_chunks = brought_up
     made.actives._replay, made.lacking = replay, 1
     made.active_offsets = {A: 9, B: None, E1: 12}
     made.active_highwaters = {C: 3}
@@ -1099,9 +1233,9 @@ async def test_only_partitions_that_lack_records_are_in_the_tag(made: Any) -> No
     tags = list[Any]()
     made.spans.tag_actives = tags.append
     made.active_offsets = {A: 4, B: 9, C: None}
-    made.actives._report_begin({C: 3, A: 5, B: 0}, {A: 9, B: 9, C: 2})
-    assert tags == [{A: (9, 4, 5), C: (2, -1, 3)}]
-    assert made.begun == [{A: (5, 10), B: (10, 10), C: (0, 3)}]
+    made.actives._report_begin({C: 1, A: 5, B: 0}, {A: 9, B: 9, C: 0})
+    assert tags == [{A: (9, 4, 5), C: (0, -1, 1)}]
+    assert made.begun == [{A: (5, 10), B: (10, 10), C: (0, 1)}]
     assert list(made.begun[0]) == [A, B, C]
 
 
@@ -1113,7 +1247,7 @@ async def test_a_restore_of_actives_is_traced_and_others_are_not(
 
     @contextmanager
     def trace(parent: Any) -> Iterator[None]:
-        made.acts.append("span")
+        made.acts.append(("span", parent))
         yield
         made.acts.append("span ends")
 
@@ -1128,13 +1262,14 @@ async def test_a_restore_of_actives_is_traced_and_others_are_not(
         return stepping
 
     made.spans.actives, made.books.take = trace, roles
+    made._recovery_span = "the round's"
     made.actives.restore, made._finish = step("restore"), step("finish")
     made.books.open_copies, made.standbys.follow = step("open copies"), step("follow")
     await made._take_on(frozenset({A, B}), frozenset({C, D}))
     pending = {A} if has_pending else set()
     assert made.acts == [
         ("roles", {A, B}, {C, D}),
-        *["span"] * has_pending,
+        *[("span", "the round's")] * has_pending,
         ("restore", pending),
         *["span ends"] * has_pending,
         ("finish",),
@@ -1146,7 +1281,7 @@ async def test_a_restore_of_actives_is_traced_and_others_are_not(
 async def test_nothing_is_left_in_the_books_of_a_recovery_that_begins_again(made: Any) -> None:
     """Otherwise Faust's recovery would restore the partitions in these six books."""
     table = made.tables["totals"]
-    for forget in (made.begin_again, made.books.clear):
+    for forget in (made.restart_recovery, made.books.clear):
         made.active_tps, made.standby_tps = {A}, {B}
         made.active_highwaters, made.standby_highwaters = {A: 3}, {B: 4}
         made.actives_for_table[table], made.standbys_for_table[table] = {A}, {B}
@@ -1228,7 +1363,7 @@ async def test_a_single_record_is_brought_up_and_ready_parts_come_in_turn(made: 
     parts = [frozenset({A}), frozenset({B}), frozenset({C}), frozenset({A, D})]
     stop: Any = object()
     left = {A: 1, B: 0, C: -3, D: 2}
-    found = [part async for part in made.actives._brought_up(list(parts), left, {A: 5}, stop)]
+    found = [part async for part in made.actives._restored_chunks(list(parts), left, {A: 5}, stop)]
     assert found == [parts[1], parts[2], parts[0], parts[3]]
     assert asked == [([A, A, D], True, {A: 5}, stop)]
 
@@ -1276,6 +1411,20 @@ async def test_each_table_of_a_part_is_told_of_all_that_it_has_here(made: Any) -
     made.actives.begin_callbacks({A})
     await made.actives.callbacks.over()
     assert made.acts == ["callbacks", ("sums callbacks",)]
+
+
+async def test_only_the_callbacks_of_restored_tables_are_due(made: Any) -> None:
+    """A table without a partition in the chunk may have been restored long ago."""
+    second = second_table(made)
+    made.actives_for_table.update({second: {E1}})
+    await made.actives._tell_tables(frozenset({E1}))
+    made.acts.clear()
+    made.actives.begin_callbacks(set())
+    await made.actives.callbacks.over()
+    assert made.acts == [("sums callbacks",)]
+    made.actives.begin_callbacks(set())
+    await made.actives.callbacks.over()
+    assert made.acts == [("sums callbacks",)]
 
 
 async def test_restored_partitions_of_a_table_with_a_callback_are_held(made: Any) -> None:
@@ -1334,14 +1483,14 @@ async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
         note_start=lambda tps, restored: met.append((set(tps), dict(restored))),
         finish=met.append,
     )
-    brought_up = made.actives._brought_up
+    brought_up = made.actives._restored_chunks
 
     async def noting(*given: Any) -> AsyncGenerator[frozenset[TP], None]:
         async for part in brought_up(*given):
             made.restored[A] = "new"
             yield part
 
-    made.actives._brought_up = noting
+    made.actives._restored_chunks = noting
     await made.actives.restore({A})
     assert made.restored == {A: "new", C: "kept"}
     assert met == [({A}, {A: "new"}), {A}]

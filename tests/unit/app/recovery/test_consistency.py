@@ -159,7 +159,7 @@ async def test_each_answer_asks_for_those_still_ahead(monkeypatch: pytest.Monkey
     tables = {tp: SimpleNamespace(name=name) for tp, name in zip((A, B, c, d), "abcd", strict=True)}
     broker = Answers(monkeypatch, {A: 5, B: 6, c: 7}, {A: 15, B: 41, c: 17}, {A: 25, c: 27})
     asked, told = broker.of(check=False), list[Any]()
-    monkeypatch.setattr(asked, "_tell", told.append)
+    monkeypatch.setattr(asked, "_log_ahead", told.append)
     offsets, ends = {A: 40, B: 40, c: 27, d: 9}, {c: 4, B: 3, A: 2, d: 10}
     assert await asked.ahead(tables, offsets, ends) == {A, c}
     assert broker.acts == [[c, B, A], 0.25, [c, B, A], 0.25, [c, A]]

@@ -9,6 +9,7 @@ from typing import Any
 
 import faust
 import pytest
+from faust.serializers import codecs
 from faust.serializers.codecs import Codec
 from faust.serializers.registry import Registry
 from hypothesis import given, settings
@@ -334,6 +335,24 @@ def test_types_of_a_snapshot_need_a_table_of_json(codec: str | None, part: int) 
     reason = refusal_of_rows(one, manifest, [])
     assert reason is not None
     assert reason.startswith(f"it was taken with --{('key', 'value')[part]}-codec json")
+
+
+@pytest.mark.parametrize("part", ["key_serializer", "value_serializer"])
+@pytest.mark.parametrize("base", [codecs.json, codecs.raw])
+def test_a_codec_of_someones_own_is_asked_for_each_record(
+    monkeypatch: pytest.MonkeyPatch, base: type[Codec], part: str
+) -> None:
+    """A subclass of Faust's codec may decode any payload in its own way."""
+
+    class Own(base):  # type: ignore[valid-type, misc]
+        """Accepts what Faust's codec accepts."""
+
+    monkeypatch.setitem(codecs.codecs, "own", Own())
+    table = table_of(key_type=str, value_type=int)
+    setattr(table.changelog_topic.schema, part, "own")
+    found = decoding_of(table)
+    assert not found.all_decode([b'"a"'], [b"1"])
+    assert found.codecs == found.types == (None, None)
 
 
 def test_a_registry_of_someones_own_is_asked_for_each_record() -> None:

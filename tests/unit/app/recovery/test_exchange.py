@@ -261,6 +261,7 @@ async def test_standbys_far_behind_are_exchanged_in_order() -> None:
     await one.exchange_all(3)
     assert one.exchanged == ["a", "b"]
     assert one.looked_for == [["a", "b"]]
+    assert one.left == set()
 
 
 @pytest.mark.usefixtures("_settings")
@@ -279,6 +280,7 @@ async def test_a_stop_or_another_generation_ends_the_exchanges() -> None:
     assert one.exchanged == []
     await one.exchange_all(3)
     assert one.exchanged == ["b", "c-stops"]
+    assert {tp.topic for tp in one.left} == {"c-stops", "d"}
 
 
 @pytest.mark.usefixtures("_settings")
@@ -288,6 +290,7 @@ async def test_standbys_are_replayed_where_the_storage_fails(caplog: Any) -> Non
     one.error = OSError("no storage")
     await one.exchange_all(3)
     assert one.exchanged == []
+    assert one.left == set()
     assert "Standbys continue by replay: OSError('no storage')" in caplog.text
 
 

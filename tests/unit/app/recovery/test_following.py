@@ -44,7 +44,9 @@ async def chunks_of(
     restore = ActiveRestore(recovery, None, batches)  # type: ignore[arg-type]
     found = [
         chunk
-        async for chunk in restore._brought_up(list(chunks), left, dict.fromkeys(left, 9), None)
+        async for chunk in restore._restored_chunks(
+            list(chunks), left, dict.fromkeys(left, 9), None
+        )
     ]  # type: ignore[arg-type]
     return found, seen
 
@@ -177,6 +179,26 @@ async def test_with_snapshots_a_standby_waits_for_one(
     assert (recovery.standbys.followed, exchanged) == ({A, B, C, D}, [7])
     await recovery.standbys.follow(set())
     assert exchanged == [7], "once for each"
+
+
+async def test_a_standby_whose_exchange_a_round_interrupts_gets_its_snapshot_in_the_next_round(
+    recovery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a new standby the next round began no exchange, and Faust's loop replayed the log."""
+    exchanges: list[Any] = []
+    monkeypatch.setattr(
+        following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots="s")
+    )
+    recovery._generation_id, recovery.add_future = 7, exchanges.append
+    recovery.exchange.exchange_all = lambda number: number
+    await recovery.standbys.follow({A, B, C})
+    recovery.exchange.left = {B}
+    recovery.standbys.forget_interrupted()
+    assert recovery.standbys.followed == {A, C, D}
+    recovery.standbys.forget_interrupted()
+    assert recovery.standbys.followed == {A, C, D}
+    await recovery.standbys.follow({B})
+    assert exchanges == [7, 7]
 
 
 async def test_what_is_to_be_restored_first_is_asked_for_first() -> None:

@@ -315,7 +315,7 @@ async def test_a_running_worker_restores_anew_what_is_ahead(made: Recovery) -> N
     assert made.consistency.doubted == {}
     assert not made.consistency.doubt_is_new.is_set()
     made.should_stop = False
-    made.begin_again()
+    made.restart_recovery()
     assert made.signal_recovery_start.is_set()
 
 
@@ -431,7 +431,7 @@ async def test_the_pause_grows_with_each_trouble_until_a_calm_minute(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a minute without failures the pause is short again."""
-    pauses = await troubled(made, 1000.0, 1010.0, 1020.0, 1090.0, monkeypatch=monkeypatch)
+    pauses = await troubled(made, 1000.0, 1050.0, 1100.0, 1170.0, monkeypatch=monkeypatch)
     assert pauses == [0.5, 1.0, 2.0, 0.5]
     assert made.signal_recovery_start.is_set()
 
@@ -451,7 +451,7 @@ def test_nothing_begins_again_where_the_next_generation_does(made: Recovery, rea
     """A stopping worker does not restart its recovery either."""
     made.should_stop = reason == "stops"
     made.app.consumer.between_generations = reason != "stops"
-    made.begin_again()
+    made.restart_recovery()
     assert not made.signal_recovery_start.is_set()
 
 
@@ -969,7 +969,7 @@ def test_windows_of_each_table_with_windows_are_closed(monkeypatch: pytest.Monke
     """The store is wrapped before Faust adds the table; a table without windows has no closing."""
     acts: list[Any] = []
     module = sys.modules[RecoveringTables.__module__]
-    monkeypatch.setattr(module, "take_care_of", lambda table: acts.append(("wrap", table)))
+    monkeypatch.setattr(module, "install_write_behind", lambda table: acts.append(("wrap", table)))
     monkeypatch.setattr(
         module.windows, "install", lambda app, table: f"{app} {table}" if table != "flat" else None
     )

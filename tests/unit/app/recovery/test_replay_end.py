@@ -383,10 +383,10 @@ async def test_a_round_that_was_fetched_while_the_position_was_asked_for_counts(
 async def test_a_position_of_the_recovery_before_counts_for_nothing(made: Recovery) -> None:
     """The recovery restarted during the request of the position."""
 
-    def begin_again() -> None:
+    def restart_recovery() -> None:
         made._set_recovery_started()
 
-    made.app.consumer.meanwhile = begin_again
+    made.app.consumer.meanwhile = restart_recovery
     await look(made)
     assert made._end._fetched == {}
 
@@ -576,10 +576,10 @@ async def test_a_recovery_that_begins_amid_a_look_ends_the_look(made: Recovery) 
     consumer.positions[C] = 9
     consumer.may_fetch = lambda tp: asked.append(tp) or True  # type: ignore[method-assign]
 
-    def begin_again() -> None:
+    def restart_recovery() -> None:
         made._set_recovery_started()
 
-    consumer.meanwhile = begin_again
+    consumer.meanwhile = restart_recovery
     await look(made)
     assert (asked, made._end._fetched) == ([A], {})
 

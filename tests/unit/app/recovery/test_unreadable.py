@@ -109,12 +109,12 @@ def test_a_bare_record_is_completed_for_a_schema_of_someones_own() -> None:
         timestamp_type=1,
         key=b"abc",
         value=None,
-        checksum=None,
+        checksum=77,
         headers=[("a", b"b")],
     )
     found = whole(TopicPartition("log", 3), record)
     assert (found.topic, found.partition, found.offset) == ("log", 3, 7)
-    assert (found.timestamp, found.timestamp_type, found.checksum) == (5, 1, None)
+    assert (found.timestamp, found.timestamp_type, found.checksum) == (5, 1, 77)
     assert (found.key, found.value, found.headers) == (b"abc", None, (("a", b"b"),))
     assert (found.serialized_key_size, found.serialized_value_size) == (3, -1)
     record.key, record.value = None, b""

@@ -14,7 +14,7 @@ from faust_assigner.app.tables.changes import (
     Overlay,
     Usage,
 )
-from faust_assigner.app.tables.read_back import ReadBack
+from faust_assigner.app.tables.read_back import ReadBackOverlay
 from faust_assigner.app.transactions.shares import Share
 
 
@@ -37,7 +37,7 @@ def test_changes_fill_the_room_of_all_tables_up_to_either_limit(
     other.put(b"b", b"2")
     assert usage.is_full == is_full
     one.acknowledge(change, 7)
-    one.landed(one.ready())
+    one.remove_written(one.ready())
     other.drop()
     assert (usage.bytes, usage.changes) == (0, 0)
 
@@ -52,7 +52,7 @@ def test_a_file_is_wrongly_beyond_a_new_change_from_its_own_offset_on(
     overlay = Overlay(Usage(10**9, 9))
     old, new = overlay.put(b"a", b"1"), None
     overlay.acknowledge(old, 3)
-    overlay.believe()
+    overlay.note_restore_end()
     new = overlay.put(b"b", b"2")
     if offset is not None:
         overlay.acknowledge(new, offset)
@@ -99,7 +99,7 @@ def test_changes_land_in_their_order_up_to_the_first_unanswered_one() -> None:
     for number, offset in ((1, 8), (0, 7), (3, 10)):
         overlay.acknowledge(changes[number], offset)
     assert overlay.ready() == changes[:2]
-    overlay.landed(changes[:2])
+    overlay.remove_written(changes[:2])
     assert (usage.bytes, usage.changes, len(overlay)) == (sum(sizes[2:]), 3, 3)
     assert [overlay.get(key) for key in (b"a", b"bb", b"c", b"d")] == [
         changes[2],
@@ -110,7 +110,7 @@ def test_changes_land_in_their_order_up_to_the_first_unanswered_one() -> None:
     assert not overlay.is_out_of_order
     overlay.acknowledge(changes[2], 9)
     assert overlay.ready() == changes[2:4]
-    overlay.landed(changes[2:4])
+    overlay.remove_written(changes[2:4])
     assert [overlay.get(key) for key in (b"a", b"bb", b"c")] == [None, changes[4], None]
 
 
@@ -170,7 +170,7 @@ def test_only_changes_after_the_restore_put_a_file_in_doubt() -> None:
         overlay.acknowledge(change, offset)
     assert overlay.beyond(9, changes) == 4
     assert overlay.beyond(3, changes) == 0
-    overlay.believe()
+    overlay.note_restore_end()
     assert overlay.beyond(9, changes) is None
     late = overlay.put(b"d", b"4")
     overlay.acknowledge(late, 2)
@@ -207,7 +207,7 @@ def test_changes_of_several_producers_land_by_their_offsets() -> None:
     assert it.overlay.ready() == [second, first]
     it.put(OTHER, 9, commits=False)
     assert it.overlay.ready() == [second]
-    it.overlay.landed([second])
+    it.overlay.remove_written([second])
     it.overlay.drop(open_.transaction)
     assert it.overlay.ready() == []
 
@@ -245,7 +245,7 @@ def test_changes_without_records_land_with_all_that_was_made_before_them() -> No
     middle = it.put(OTHER, 7)
     behind = it.put(ONE, NO_RECORD)
     assert it.overlay.ready() == [front, middle]
-    it.overlay.landed([front, middle])
+    it.overlay.remove_written([front, middle])
     assert it.overlay.ready() == [behind]
     it = Mixed()
     it.put(ONE, NO_RECORD, commits=False)
@@ -277,7 +277,7 @@ def test_what_was_read_is_no_longer_waiting_where_several_write() -> None:
 def test_changes_that_are_read_back_are_forgotten_by_their_offsets() -> None:
     """Answers come in any order; a change read before its answer waits for the next read."""
     usage = Usage(10**9, 99)
-    overlay = ReadBack(usage)
+    overlay = ReadBackOverlay(usage)
     a, b, again, c = (
         overlay.put(key, value)
         for key, value in ((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"))
@@ -303,7 +303,7 @@ def test_changes_that_are_read_back_are_forgotten_by_their_offsets() -> None:
 async def test_a_dropped_change_is_not_forgotten_twice() -> None:
     """Its answer may be late; changes that were read stay forgotten."""
     share, usage = Share("one", begun=True), Usage(10**9, 99)
-    overlay = ReadBack(usage)
+    overlay = ReadBackOverlay(usage)
     kept, read = overlay.put(b"a", b"1"), overlay.put(b"b", b"2")
     dropped = overlay.put(b"a", b"3", share)
     overlay.acknowledge(read, 4)
@@ -315,6 +315,18 @@ async def test_a_dropped_change_is_not_forgotten_twice() -> None:
     assert (overlay.get(b"a"), usage.changes, usage.bytes, len(overlay)) == (kept, 1, kept.size, 1)
     assert overlay.drop() == {b"a"}
     assert (usage.changes, usage.bytes, len(overlay)) == (0, 0, 0)
+
+
+async def test_a_read_forgets_the_changes_after_a_dropped_one() -> None:
+    """Otherwise the later change hides the file's row for ever."""
+    share, usage = Share("one", begun=True), Usage(10**9, 99)
+    overlay = ReadBackOverlay(usage)
+    dropped, later = overlay.put(b"a", b"1", share), overlay.put(b"b", b"2")
+    overlay.acknowledge(dropped, 3)
+    overlay.acknowledge(later, 4)
+    assert overlay.drop(share) == {b"a"}
+    overlay.read(4)
+    assert (overlay.get(b"b"), usage.changes, usage.bytes, len(overlay)) == (None, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -371,8 +383,8 @@ def test_a_restore_covers_all_changes_made_before_it() -> None:
     overlay, changes, _ = overlay_of((b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
     for change, offset in zip(changes[:2], (5, 6), strict=True):
         overlay.acknowledge(change, offset)
-    overlay.landed(overlay.ready())
-    overlay.believe()
+    overlay.remove_written(overlay.ready())
+    overlay.note_restore_end()
     overlay.acknowledge(changes[2], 7)
     assert overlay.beyond(9, changes[2:]) is None
     late = overlay.put(b"d", b"4")

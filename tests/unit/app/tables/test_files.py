@@ -22,7 +22,7 @@ from faust_assigner.app.tables.files import (
 )
 from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error
 from faust_assigner.app.tables.store import WriteBehindStore
-from faust_assigner.app.tables.write_behind import take_care_of
+from faust_assigner.app.tables.write_behind import install_write_behind
 from tests.support.made_up_tables import MadeUp, done, process
 
 
@@ -57,7 +57,7 @@ def test_a_store_is_made_with_all_that_its_table_names(tmp_path: Path) -> None:
         value_type=bytes,
         options={"ttl": 60},
     )
-    take_care_of(table)
+    install_write_behind(table)
     store = table.data
     assert isinstance(store, TableStore)
     assert (store.app, store.table, store.table_name) == (app, table, "named")
@@ -123,10 +123,11 @@ class Failing:
             self.store._dbs[partition] = Broken(error)
 
 
-class Unacked(list[Any]):
-    """Records in progress."""
-
-    discard = list.remove
+def keep_back(it: Failing) -> list[Any]:
+    """Return the list of the records that the consumer keeps back from now on."""
+    kept: list[Any] = []
+    it.made.app._consumer.keep_back = kept.append
+    return kept
 
 
 class Broken:
@@ -200,14 +201,13 @@ def test_a_read_that_fails_stops_the_streams_and_its_record_is_repeated(
     """Only bad files are set aside at the next open."""
     text = "Corruption: bad block" if is_bad else "IO error: disk is gone"
     event = process(1)
-    unacked = it.made.app._consumer._unacked_messages = Unacked([event.message])
+    kept = keep_back(it)
     it.fail(Exception(text))
     with pytest.raises(Exception, match=text):
         it.store.row_of(1, b'"a"')
     assert it.told == [("counts", text)]
     assert (it.store._lacking, it.store._condemned) == ({1}, {1} if is_bad else set())
-    assert event.message.acked
-    assert unacked == [], "no commit passes it"
+    assert kept == [event.message], "no commit passes it"
 
 
 def test_a_bug_in_a_view_stops_no_stream(it: Failing) -> None:
@@ -306,7 +306,7 @@ def test_a_careful_store_is_made_as_faust_makes_its_own(tmp_path: Path) -> None:
     table = app.Table("typed", key_type=int, value_type=float, partitions=2, options=options)
     table.key_serializer, table.value_serializer = "raw", "json"
     plain = table._new_store_by_url("rocksdb://")
-    take_care_of(table)
+    install_write_behind(table)
     careful = table._new_store_by_url("rocksdb://")
     assert not isinstance(plain, TableStore)
     assert isinstance(careful, TableStore)
@@ -391,11 +391,13 @@ def test_what_was_set_aside_before_makes_room(it: Failing, is_folder: bool) -> N
 def test_each_access_that_fails_is_told_to_the_recovery(it: Failing, way: str) -> None:
     """The report has the partition of the processed record."""
     it.fail(OSError("gone"))
-    it.made.app._consumer._unacked_messages = Unacked([process(1).message])
+    event = process(1)
+    kept = keep_back(it)
     with pytest.raises(OSError, match="gone"):
         getattr(it.store, way)(b"k", *([b"v"] if way == "_set" else []))
     assert it.told == [("counts", "gone")]
     assert it.store._lacking == {1}
+    assert kept == [event.message]
 
 
 @pytest.mark.parametrize("way", ["_get", "_contains"])
@@ -545,28 +547,15 @@ def test_all_databases_are_closed_though_one_fails(caplog: Any) -> None:
     assert caplog.messages == ["A database did not close: stuck"]
 
 
-def test_a_record_whose_agent_failed_is_never_committed() -> None:
+def test_a_record_whose_agent_failed_is_kept_back_from_commits() -> None:
     """There is no record outside a stream; a timer's event has no message."""
-    unacked = {"other"}
-    message = SimpleNamespace(acked=False)
-    consumer = SimpleNamespace(_unacked_messages=Discards(unacked, message))
-    app = SimpleNamespace(consumer=consumer)
+    kept: list[object] = []
+    app = SimpleNamespace(consumer=SimpleNamespace(keep_back=kept.append))
     keep_uncommitted(app, None)
     keep_uncommitted(app, SimpleNamespace(message=None))
-    assert consumer._unacked_messages.gone == []
-    keep_uncommitted(app, SimpleNamespace(message=message))
-    assert (message.acked, consumer._unacked_messages.gone) == (True, [message])
-
-
-class Discards:
-    """A set that records discards."""
-
-    def __init__(self, *kept: Any) -> None:
-        self.kept, self.gone = kept, list[Any]()
-
-    def discard(self, one: Any) -> None:
-        """Record the discard."""
-        self.gone.append(one)
+    assert kept == []
+    keep_uncommitted(app, SimpleNamespace(message="record"))
+    assert kept == ["record"]
 
 
 def test_folders_of_all_tables_are_counted(tmp_path: Path) -> None:

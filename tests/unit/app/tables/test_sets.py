@@ -11,7 +11,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.write_behind import take_care_of
+from faust_assigner.app.tables.write_behind import install_write_behind
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -34,7 +34,7 @@ class Sets(MadeUp):
         self.table = self.app.SetTable(
             "seen", key_type=str, value_type=int, partitions=2, store=store
         )
-        take_care_of(self.table)
+        install_write_behind(self.table)
         self.tables["seen"] = self.table
         self.log = TP(self.table.changelog_topic.get_topic_name(), 0)
         vars(self.app)["assignor"] = SimpleNamespace(assigned_actives=lambda: {self.log})

@@ -11,7 +11,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.write_behind import take_care_of
+from faust_assigner.app.tables.write_behind import install_write_behind
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -35,7 +35,7 @@ class Shared(MadeUp):
         self.table = make(
             "prices", key_type=str, value_type=int, partitions=2, use_partitioner=True
         )
-        take_care_of(self.table)
+        install_write_behind(self.table)
         self.tables["prices"] = self.table
         overlay.resume(self.app, {self.log(0), self.log(1)})
 

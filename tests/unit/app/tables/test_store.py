@@ -16,7 +16,7 @@ from faust_assigner.app.consumer import back_pressure as overlay_consumer
 from faust_assigner.app.consumer.back_pressure import BackPressure
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.changes import Usage
-from faust_assigner.app.tables.write_behind import take_care_of
+from faust_assigner.app.tables.write_behind import install_write_behind
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -112,7 +112,7 @@ async def test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_lat
     await answer((it.sent[2], 10))
     assert rows(it) == {b'"a"': b"1", OFFSET: b"7"}
     assert overlay.usage_of(it.app).changes == 1
-    overlay.keep(it.app, set(), set())
+    overlay.retain_partitions(it.app, set(), set())
     assert (overlay.usage_of(it.app).changes, overlay.usage_of(it.app).bytes) == (0, 0)
 
 
@@ -237,7 +237,7 @@ async def test_without_the_overlay_rows_are_written_at_once(tmp_path: Path) -> N
     process(0)
     counts["a"] = 1
     assert rows(it) == {b'"a"': b"1"}
-    assert list(overlay.overlaid(it.app)) == []
+    assert list(overlay.write_behind_stores(it.app)) == []
     it.close()
 
 
@@ -361,7 +361,7 @@ def test_a_table_that_may_only_be_read_holds_nothing_back(tmp_path: Path) -> Non
     """Another app writes its files."""
     it = MadeUp(tmp_path)
     table = it.app.Table("read", options={"read_only": True})
-    take_care_of(table)
+    install_write_behind(table)
     assert table.data.usage is None
 
 

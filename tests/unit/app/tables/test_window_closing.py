@@ -428,6 +428,14 @@ async def test_rows_stay_where_the_broker_does_not_answer(made: Made, caplog: An
     assert set(made.table) == {LATER}
 
 
+async def test_rows_stay_and_the_error_is_raised_if_the_producer_fails(made: Made) -> None:
+    """Unlike a broker that is late, a failed producer ends the worker."""
+    made.flush_error = BufferError("the producer is fenced")
+    with pytest.raises(BufferError, match="fenced"):
+        await closes(made)
+    assert set(made.table) == {KEY, LATER}
+
+
 @pytest.mark.parametrize("in_transaction", [True, False])
 async def test_a_row_that_changes_while_it_is_closed_is_closed_again(
     made: Made, in_transaction: bool

@@ -101,7 +101,7 @@ def test_a_change_is_written_as_the_changelog_s_writers_require(
 ) -> None:
     """All stores of a worker share a limit; the producer's thread passes answers to the loop."""
     table, store = Table(app, **flags), Store()
-    write_behind.begin(table, store)
+    write_behind.enable_overlay(table, store)
     assert (store.flush_mode, store.in_other_thread) == (mode, True)
     usage = write_behind.usage_of(app)
     assert store.usage is usage is app.tables.overlay_usage
@@ -120,7 +120,7 @@ def test_changes_are_held_back_where_the_app_wants_it_or_needs_it(
     table, store = Table(app), Store()
     store.rocksdb_options = RocksDBOptions(use_rocksdict=files != "python-rocksdb")
     store.read_only = files == "read only"
-    write_behind.begin(table, store)
+    write_behind.enable_overlay(table, store)
     assert is_begun(store) == ((setting or in_transaction) and files == "ours")
     assert hasattr(table, "_on_changelog_sent") == is_begun(store)
 
@@ -128,7 +128,7 @@ def test_changes_are_held_back_where_the_app_wants_it_or_needs_it(
 def test_each_record_is_reported_to_the_store_after_it_was_sent(app: Any) -> None:
     """A record without a partition gets the partition of its key."""
     table, store = Table(app, topic="shop-log"), Store()
-    write_behind.begin(table, store)
+    write_behind.enable_overlay(table, store)
     assert table.send_changelog(3, "k", "v", extra=1) == "record"
     assert table.send_changelog(None, "k", "v") == "record"
     key = ("shop-log", "k as raw")
@@ -152,7 +152,7 @@ def tables_of(app: Any) -> tuple[Store, Store, Store]:
 def test_calls_reach_every_table_with_an_overlay(app: Any) -> None:
     """Sets have their rows in a storage; other stores get no call."""
     plain, sets, off = tables_of(app)
-    assert list(write_behind.overlaid(app)) == [("plain-log", plain), ("sets-log", sets)]
+    assert list(write_behind.write_behind_stores(app)) == [("plain-log", plain), ("sets-log", sets)]
     write_behind.pause(app)
     write_behind.pause(app, [3, 1])
     write_behind.hold(app)
@@ -169,6 +169,6 @@ def test_partitions_are_resumed_and_discarded_by_their_topics(app: Any) -> None:
     assert plain.acts == [("resume", 0), ("resume", 2)]
     assert (sets.acts, off.acts) == ([("resume", 1)], [])
     plain.acts.clear(), sets.acts.clear()
-    write_behind.keep(app, actives, {TP("plain-log", 2)})
+    write_behind.retain_partitions(app, actives, {TP("plain-log", 2)})
     assert plain.acts == [("discard", [1]), ("resume", 2)]
     assert (sets.acts, off.acts) == ([("discard", [3])], [])

@@ -13,6 +13,7 @@ from aiokafka.errors import (
     ProducerFenced,
 )
 from faust.exceptions import ProducerSendError
+from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from faust_assigner.app.transactions import producers as module
@@ -47,6 +48,31 @@ def test_the_driver_of_an_app_with_transactions_keeps_its_own_producers() -> Non
         assert is_own is in_transaction
         assert (vars(producer).get("send_soon") == manager._sends.send_soon) is in_transaction
         assert manager.is_fenced is False
+
+
+async def test_a_flush_goes_on_while_a_round_begins_and_ends_producers(made: Manager) -> None:
+    """Faust flushes one producer after the other; the new producer has nothing to flush yet."""
+    flushed: list[str] = []
+
+    def client(name: str) -> Any:
+        async def flush() -> None:
+            flushed.append(name)
+            made.producer._transaction_producers.pop("shop-0-0", None)
+            made.producer._transaction_producers["shop-9-9"] = client("shop-9-9")
+
+        return SimpleNamespace(flush=flush)
+
+    made._producers.separate()
+    for name in ("shop-0-0", "shop-0-1"):
+        made.producer._transaction_producers[name] = client(name)
+    faust: Any = SimpleNamespace(
+        buffer=SimpleNamespace(flush=lambda: asyncio.sleep(0)),
+        _producer=None,
+        _transaction_producers=made.producer._transaction_producers,
+    )
+    await driver.Producer.flush(faust)
+    assert flushed == ["shop-0-0", "shop-0-1"]
+    assert list(faust._transaction_producers) == ["shop-0-1", "shop-9-9"]
 
 
 def test_an_id_names_the_app_the_group_and_the_partition(made: Manager) -> None:
@@ -190,7 +216,7 @@ async def test_partitions_of_one_id_are_committed_in_one_transaction(made: Manag
 async def test_what_is_sent_by_no_record_of_a_topic_is_in_no_transaction(
     made: Manager, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory channels, timers and commands use Faust's own send."""
+    """Memory channels, timers and commands send at once; Faust takes the target's transaction."""
     soon: list[Any] = []
     monkeypatch.setattr(
         Producer, "send_soon", lambda self, fut: soon.append((self, fut)), raising=False
@@ -205,7 +231,7 @@ async def test_what_is_sent_by_no_record_of_a_topic_is_in_no_transaction(
                 event.message = None
             await send(made)
             made._sends.send_soon("change")
-    assert made.producer.acts == ["loose"]
+    assert made.producer.acts == [("send", "out", b"v", 3, None)]
     assert soon == [(made.producer, "change")]
     assert (made._shares, made._sends._running) == ({}, set())
 

@@ -38,7 +38,7 @@ JOIN_GROUP: Final = 11
 #: The calls of a node's parts that a line of effects names.
 NAMED: Final = (
     ("space", "freed"),
-    ("space", "give_back"),
+    ("space", "reclaim_if_low"),
     ("", "crunch"),
     ("", "aside"),
     ("groups", "limits_changed"),

@@ -115,12 +115,12 @@ def _offsets(version: int, *groups: tuple[str, Any], stable: bool = False) -> As
 
 
 def _pending(hall: Hall) -> None:
-    hall.node.groups.books.commit_later("g", 7, {("t", 2): Committed(99)})
+    hall.node.groups.books.store_pending("g", 7, {("t", 2): Committed(99)})
 
 
 def _anew(hall: Hall) -> None:
     hall.node.groups.books.commit("g", {("u", 1): Committed(66)})
-    hall.node.groups.books.commit_later("g", 8, {("u", 1): Committed(77)})
+    hall.node.groups.books.store_pending("g", 8, {("u", 1): Committed(77)})
     topic = hall.node.catalogue.get("u")
     assert topic is not None
     hall.node.catalogue.delete(topic)

@@ -143,7 +143,7 @@ def test_a_group_that_is_gone_is_not_measured_on() -> None:
         hall.node.catalogue.create("t", 4, {})
         await beats(hall, "m1", 0)
         hall.node.groups.meter.state_seen("g", "Reconciling", 0, "a join")
-        hall.node.groups._drop("g")
+        hall.node.groups._forget("g")
         return "g" in hall.node.groups.meter._unsettled
 
     assert not in_hall(story)

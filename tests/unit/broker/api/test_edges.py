@@ -113,31 +113,43 @@ def test_all_records_are_deleted_also_those_of_an_open_transaction() -> None:
     assert in_hall(story) == 2
 
 
-def test_a_time_is_looked_for_again_where_a_compaction_took_the_batch_meanwhile() -> None:
-    """The search returns the next batch's offset; a trimmed log has no offset."""
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [("compacted", (2, 1, 0)), ("trimmed", (2, 1, 0)), ("deleted", (1, -1, 0))],
+)
+def test_a_time_is_looked_for_again_if_its_batch_is_gone_meanwhile(
+    change: str, outcome: tuple[int, int, int]
+) -> None:
+    """A consumer takes -1 for the end of the log, and would skip the second record."""
 
-    async def story(hall: Hall) -> list[int]:
-        log = hall.node.catalogue.create("t", 1, {}).partitions[0]
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        log = topic.partitions[0]
         for time in (1_000, 2_000):
             await ask(hall, PRODUCE, 9, **to_topic(batch(timestamp=time)))
         load, times = log.store.get_many, 0
 
-        def cleaned(keys: Any) -> list[bytes | None]:
+        def changed(keys: Any) -> list[bytes | None]:
             nonlocal times
             times += 1
-            if times > 1:
-                return load(keys)
-            log.cleanings += 1
-            log.index.drop(1)
-            return [None]
+            if times == 1 and change == "compacted":
+                log.cleanings += 1
+                log.index.drop(1)
+                return [None]
+            if times == 1 and change == "trimmed":
+                log.trim(1)
+            if times == 1 and change == "deleted":
+                hall.node.catalogue.delete(topic)
+            return load(keys)
 
-        log.store.get_many = cleaned
+        log.store.get_many = changed
         part = {"partition_index": 0, "timestamp": 500, "current_leader_epoch": -1}
         topics = [{"name": "t", "partitions": [part]}]
         answer = await ask(hall, LIST_OFFSETS, 5, replica_id=-1, isolation_level=0, topics=topics)
-        return [times, answer.topics[0].partitions[0].offset]
+        (found,) = answer.topics[0].partitions
+        return times, found.offset, int(found.error_code)
 
-    assert in_hall(story) == [2, 1]
+    assert in_hall(story) == outcome
 
 
 # -- topics ----------------------------------------------------------------------------------
@@ -359,7 +371,7 @@ def test_an_offset_that_may_change_is_unstable_for_those_alone_who_ask(
     async def story(hall: Hall) -> list[tuple[int, int]]:
         hall.node.catalogue.create("t", 2, {})
         await committed(hall, 8, "", "")
-        hall.node.groups.books.commit_later("g", 7, {("t", 0): Committed(9)})
+        hall.node.groups.books.store_pending("g", 7, {("t", 0): Committed(9)})
         group = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (0, 1)}]}
         values = {"groups": [group]} if version >= 8 else group
         answer = await ask(hall, FETCH_OFFSETS, version, require_stable=stable, **values)

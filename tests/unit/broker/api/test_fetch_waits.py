@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.broker import limits, throttle
 from faust_assigner.broker.api import fetch
 from faust_assigner.broker.api.fetch import Want
 from faust_assigner.broker.storage.store import StoreFailed
-from tests.support.asking import ask, to_topic
+from tests.support.asking import ask, to_topic, wanting
 from tests.support.clients.raw_client import batch
-from tests.support.hall import Hall, in_hall
+from tests.support.hall import Hall, frames, in_hall
 from tests.unit.broker.api.test_fetch import fetched, off_memory, two_records
 
 FETCH = 1
@@ -228,6 +230,49 @@ def test_the_bytes_to_wait_for_are_those_that_the_reader_may_have(
     assert fetch._available_bytes(want(log, most=most, is_committed=is_committed)) == counted
     assert log.asked == [(3, 40 if is_committed else None)]
     assert fetch._available_bytes(want(None)) == 0
+
+
+def test_waiting_fetches_do_not_delay_long_requests_of_other_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each handler is long, and as many fetches as there are places wait for records."""
+    count = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * throttle.SLICE_S)
+    monkeypatch.setattr(throttle, "time", clock)
+
+    async def story(hall: Hall) -> tuple[bool, list[str]]:
+        hall.node.catalogue.create("t", 2, {})
+        values = {"max_wait": 9_000 * MS, "min_bytes": 1, "max_bytes": 9_999, "topics": wanting(2)}
+        for name in map(str, range(throttle.LONG_AT_A_TIME)):
+            hall.connect(name)[0].data_received(next(frames(FETCH, 1, 11, **values)))
+        while hall.node.waiting_partitions < 2 * throttle.LONG_AT_A_TIME:
+            await asyncio.sleep(0)
+        is_full = hall.node.line.places.locked()
+        answer = await ask(hall, 3, 9, topics=None, allow_auto_topic_creation=False)
+        return is_full, [topic.name for topic in answer.topics]
+
+    assert in_hall(story) == (False, ["t"])
+
+
+def test_a_fetch_may_wait_longer_than_an_answer_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record that ends the wait is returned."""
+    now = [0.0]
+    monkeypatch.setattr(throttle, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def story(hall: Hall) -> tuple[int, bytes]:
+        hall.node.catalogue.create("t", 1, {})
+
+        async def wait(call: Any, wants: Any, min_bytes: int, wait_ms: int) -> None:
+            now[0] += limits.ANSWER_TIMEOUT_S + 1
+            await ask(hall, 0, 9, **to_topic(batch()))
+
+        monkeypatch.setattr(fetch, "_wait", wait)
+        values = {"max_wait": 60_000 * MS, "min_bytes": 1, "max_bytes": 9_999}
+        answer = await ask(hall, FETCH, 11, topics=wanting(1), **values)
+        found = [part.records for topic in answer.responses for part in topic.partitions]
+        return int(answer.error_code), b"".join(bytes(records or b"")[21:] for records in found)
+
+    assert in_hall(story) == (0, batch()[21:])
 
 
 def test_each_partition_that_cannot_be_read_is_counted() -> None:

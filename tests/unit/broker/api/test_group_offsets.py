@@ -11,6 +11,8 @@ import pytest
 
 from faust_assigner.broker.api import offset_commit
 from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.throttle import Throttle
+from faust_assigner.coordinator.offsets import Committed
 from tests.support.asking import ask
 from tests.support.clients.raw_client import request_frame
 from tests.support.hall import Hall, in_hall
@@ -135,6 +137,32 @@ def test_a_commit_is_refused_where_only_a_part_of_it_could_be_stored(
         return await committed(hall, *map(place, range(3)))
 
     assert in_hall(story) == [NOT_COORDINATOR] * 3
+
+
+@pytest.mark.parametrize("turn", [1, 4])
+def test_a_topic_that_is_deleted_during_a_commit_keeps_none_of_its_offsets(
+    monkeypatch: pytest.MonkeyPatch, turn: int
+) -> None:
+    """The deletion comes after the check of a partition, or between two writes."""
+    monkeypatch.setattr(offset_commit, "COMMITTED_AT_ONCE", 1)
+
+    async def story(hall: Hall) -> list[tuple[str, int]]:
+        topic = hall.node.catalogue.create("t", 3, {})
+        turns = 0
+
+        async def turned(throttle: Throttle, size: int = 0) -> None:
+            nonlocal turns
+            turns += 1
+            if turns == turn:
+                hall.node.catalogue.delete(topic)
+                await hall.node.drop_offsets("t")
+                hall.node.catalogue.create("t", 3, {})
+
+        monkeypatch.setattr(Throttle, "turn", turned)
+        assert await committed(hall, *map(place, range(3))) == [0, 0, 0]
+        return list(hall.node.groups.books.offsets("g").entries)
+
+    assert in_hall(story) == []
 
 
 @pytest.mark.parametrize(("retention_ms", "expires"), [(-1, None), (0, NOW), (500, NOW + 500)])
@@ -304,6 +332,27 @@ def test_null_is_every_committed_offset_and_an_empty_list_is_none(version: int) 
 # -- deletions ---------------------------------------------------------------------------------
 
 
+def test_all_offsets_are_listed_while_the_group_commits_a_further_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long list gives way to other requests, such as the first commit of a partition."""
+
+    async def story(hall: Hall) -> tuple[int, list[int]]:
+        hall.node.catalogue.create("t", 3, {})
+        await committed(hall, place(0), place(1))
+        books = hall.node.groups.books
+
+        async def turned(throttle: Throttle, size: int = 0) -> None:
+            books.commit("g", {("t", 2): Committed(7)})
+
+        monkeypatch.setattr(Throttle, "turn", turned)
+        answer = await ask(hall, FETCH, 7, group_id="g", topics=None, require_stable=False)
+        found = [part.partition_index for topic in answer.topics for part in topic.partitions]
+        return int(answer.error_code), found
+
+    assert in_hall(story) == (0, [0, 1])
+
+
 async def deleted(hall: Hall, topic: str, *numbers: int) -> tuple[int, list[int]]:
     """Send OffsetDelete for group "g"; return the error of the answer and of each partition."""
     parts = [{"partition_index": number} for number in numbers]
@@ -355,3 +404,20 @@ def test_offsets_of_a_group_that_never_had_members_are_deleted() -> None:
         return outcome, list(hall.node.groups.books.offsets("g").entries)
 
     assert in_hall(story) == ((0, [0, 0, UNKNOWN_PARTITION]), [("t", 1)])
+
+
+def test_offsets_that_the_store_cannot_delete_stay_and_the_answer_is_an_error() -> None:
+    """With an answer without an error, the offsets would be back after the next start."""
+
+    async def story(hall: Hall) -> tuple[tuple[int, list[int]], int]:
+        hall.node.catalogue.create("t", 1, {})
+        await committed(hall, place(0))
+
+        def full(*arguments: Any, **more: Any) -> None:
+            raise StoreFailed("no space")
+
+        hall.node.store.write = full  # type: ignore[method-assign]
+        outcome = await deleted(hall, "t", 0)
+        return outcome, len(hall.node.groups.books.offsets("g"))
+
+    assert in_hall(story) == ((NOT_COORDINATOR, []), 1)

@@ -95,10 +95,13 @@ def test_a_batch_that_is_deleted_while_it_is_read_has_no_offset() -> None:
 
 @pytest.mark.parametrize(("epoch", "found"), [(0, (0, 2)), (1, (-1, -1)), (-1, (-1, -1))])
 def test_only_the_one_leader_epoch_has_an_end(epoch: int, found: tuple[int, int]) -> None:
-    """The epoch ends at the end of the log."""
+    """The epoch ends at the end of the log, also while a transaction is open."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         await two_records(hall)
+        log = hall.node.catalogue.partition("t", 0)
+        assert log is not None
+        log.transactions.open[7] = 1
         part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
         topics = [{"topic": "t", "partitions": [part]}]
         answer = await ask(hall, EPOCH_END, 4, replica_id=-1, topics=topics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from faust_assigner.broker import limits
+from faust_assigner.broker import limits, throttle
 from faust_assigner.broker.api import consumer_groups, metadata, offset_commit
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
@@ -50,6 +51,26 @@ def test_an_answer_for_more_topics_than_the_limit_is_not_kept(
         return found
 
     assert in_hall(story) == [kept, kept + 1]
+
+
+def test_clients_that_create_topics_do_not_hold_up_the_client_that_makes_their_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each step is long. Each client but the last creates a topic, so all places are taken."""
+    count = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * throttle.SLICE_S)
+    monkeypatch.setattr(throttle, "time", clock)
+    topics = [{"name": f"t{number}"} for number in range(throttle.LONG_AT_A_TIME)]
+
+    async def story(hall: Hall) -> list[int]:
+        for number in range(throttle.LONG_AT_A_TIME + 1):
+            asked = next(frames(METADATA, 1, 9, topics=topics, allow_auto_topic_creation=True))
+            hall.connect(str(number))[0].data_received(asked)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        return [len(read(METADATA, 9, answer).topics) for _, answer in hall.written]
+
+    assert in_hall(story) == [throttle.LONG_AT_A_TIME] * (throttle.LONG_AT_A_TIME + 1)
 
 
 @pytest.mark.parametrize(

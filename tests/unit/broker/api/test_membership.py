@@ -128,7 +128,7 @@ def told_by(api_key: int, version: int, **values: Any) -> Any:
             raise LookupError("asked")
 
         hall.node.groups.ask = asked  # type: ignore[method-assign]
-        hall.node.groups.beat = beaten  # type: ignore[method-assign]
+        hall.node.groups.heartbeat = beaten  # type: ignore[method-assign]
         await ask(hall, api_key, version, group_id="g", **values)
         return events[0]
 

@@ -50,6 +50,22 @@ def test_topics_are_created_where_the_client_asks_and_the_broker_allows(
     assert not in_hall(story)
 
 
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("by", ["null", "id"])
+def test_versions_with_useless_fields_for_ids_look_up_names_alone(version: int, by: str) -> None:
+    """Their answers have no null name, so each topic of such a request is refused."""
+
+    async def story(hall: Hall) -> list[tuple[str | None, int]]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        odd = {"name": None} if by == "null" else {"name": "t", "topic_id": topic.topic_id}
+        topics = [odd, {"name": "u"}]
+        answer = await ask(hall, METADATA, version, topics=topics, allow_auto_topic_creation=False)
+        return [(one.name, int(one.error_code)) for one in answer.topics]
+
+    name = "" if by == "null" else "t"
+    assert in_hall(story) == [(name, INVALID_REQUEST), ("u", INVALID_REQUEST)]
+
+
 def test_a_topic_by_id_needs_the_right_to_describe_it() -> None:
     """The answer for a topic without this right has neither its name nor its partitions."""
 

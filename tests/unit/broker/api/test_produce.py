@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from faust_assigner.broker import throttle
 from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.asking import ask, to_topic
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, frames, in_hall
 
-PRODUCE = 0
+PRODUCE, METADATA = 0, 3
 TOO_LARGE, STORAGE_ERROR, UNSUPPORTED_COMPRESSION, INVALID_RECORD = 10, 56, 76, 87
 ZSTD = 4
 
@@ -48,7 +51,7 @@ def test_a_record_that_finds_no_space_asks_for_what_deletions_freed() -> None:
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 1, {})
         asked: list[None] = []
-        hall.node.space.give_back = lambda: asked.append(None)  # type: ignore[method-assign]
+        hall.node.space.reclaim_if_low = lambda: asked.append(None)  # type: ignore[method-assign]
 
         def full(*arguments: object, **more: object) -> None:
             raise StoreFailed("no space")
@@ -155,3 +158,35 @@ def test_an_answer_names_the_offset_of_the_first_record_and_of_the_log_start(ver
         return int(found.error_code), found.base_offset, start
 
     assert in_hall(story) == (0, 3, 2)
+
+
+def test_producers_that_wait_for_the_disk_do_not_delay_long_requests_of_other_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each handler is long, and as many producers as there are places wait for a slow disk."""
+    count = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(count) * throttle.SLICE_S)
+    monkeypatch.setattr(throttle, "time", clock)
+
+    async def story(hall: Hall) -> list[str]:
+        hall.node.catalogue.create("t", 3, {"flush.messages": "1"})
+        waits = 0
+
+        async def flushed() -> None:
+            nonlocal waits
+            waits += 1
+            if waits > throttle.LONG_AT_A_TIME:  # each producer waits for its second partition
+                await asyncio.Event().wait()
+
+        hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
+        parts = [{"index": number, "records": batch()} for number in range(3)]
+        topics = [{"name": "t", "partition_data": parts}]
+        values = {"acks": -1, "timeout_ms": 1_000, "topic_data": topics}
+        for name in map(str, range(throttle.LONG_AT_A_TIME)):
+            hall.connect(name)[0].data_received(next(frames(PRODUCE, 1, 9, **values)))
+        while waits < 2 * throttle.LONG_AT_A_TIME:
+            await asyncio.sleep(0)
+        answer = await ask(hall, METADATA, 9, topics=None, allow_auto_topic_creation=False)
+        return [topic.name for topic in answer.topics]
+
+    assert in_hall(story) == ["t"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from faust_assigner.broker import throttle
+from faust_assigner.coordinator.offsets import Committed
 from tests.support.asking import ask, to_topic
 from tests.support.clients.raw_client import batch, keyed_record
-from tests.support.hall import Hall, in_hall
+from tests.support.hall import Hall, frames, in_hall
 
 PRODUCE, CREATE, DELETE, DELETE_RECORDS, GROW, COMMIT = 0, 19, 20, 21, 37, 8
 BAD_PARTITIONS, BAD_REPLICATION, BAD_ASSIGNMENT, INVALID_REQUEST = 37, 38, 39, 42
@@ -189,6 +194,61 @@ def test_a_topic_takes_the_offsets_that_groups_committed_for_it_along(version: i
         return len(hall.node.groups.books.offsets("g").entries)
 
     assert in_hall(story) == 0
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step of a handler takes longer than a slice."""
+    count = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * throttle.SLICE_S)
+    monkeypatch.setattr(throttle, "time", clock)
+
+
+def with_offsets(hall: Hall, *topics: str) -> None:
+    """Create topics, and nine groups with an offset of each."""
+    for name in topics:
+        hall.node.catalogue.create(name, 1, {})
+    for number in range(9):
+        offsets = {(name, 0): Committed(5) for name in topics}
+        hall.node.groups.books.commit(f"g{number}", offsets)
+
+
+@pytest.mark.usefixtures("slow_clock")
+def test_a_deleted_topic_takes_its_offsets_along_though_the_client_disconnects() -> None:
+    """The connection ends after the deletion of the topic, before that of most offsets."""
+
+    async def story(hall: Hall) -> tuple[int, int, int, bool]:
+        with_offsets(hall, "t", "u")
+        peer, _ = hall.connect("peer")
+        peer.data_received(next(frames(DELETE, 1, 5, topic_names=("t",))))
+        while len(hall.node.catalogue) == 2:
+            await asyncio.sleep(0)
+        before = len(list(hall.node.store.scan(b"o")))
+        peer.connection_lost(None)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        after = len(list(hall.node.store.scan(b"o")))
+        return before > 9, after, len(hall.written), hall.node.line.places.locked()
+
+    assert in_hall(story) == (True, 9, 0, False)
+
+
+@pytest.mark.usefixtures("slow_clock")
+def test_many_clients_that_delete_topics_do_not_wait_for_each_other_for_ever() -> None:
+    """There are twice as many clients as places, and each client deletes two topics."""
+    clients = 2 * throttle.LONG_AT_A_TIME
+    names = [f"t{number}" for number in range(2 * clients)]
+
+    async def story(hall: Hall) -> tuple[int, int, bool]:
+        with_offsets(hall, *names)
+        for number in range(clients):
+            asked = next(frames(DELETE, 1, 5, topic_names=names[number::clients]))
+            hall.connect(str(number))[0].data_received(asked)
+        await hall.answers(clients)
+        left = len(list(hall.node.store.scan(b"o")))
+        return len(hall.node.catalogue), left, hall.node.line.places.locked()
+
+    assert in_hall(story) == (0, 0, False)
 
 
 @pytest.mark.parametrize("both", [True, False])

@@ -252,7 +252,7 @@ def test_a_transaction_that_ends_between_two_slices_takes_no_further_offset() ->
     async def story(hall: Hall) -> tuple[set[int], int]:
         producer = await begun(hall, offset_commit.COMMITTED_AT_ONCE + 1)
         await producer.add_group()
-        later = hall.node.groups.books.commit_later
+        later = hall.node.groups.books.store_pending
 
         def then_end(*arguments: Any) -> Code:
             found = later(*arguments)
@@ -262,7 +262,7 @@ def test_a_transaction_that_ends_between_two_slices_takes_no_further_offset() ->
             hall.node.transactions.tick("tx")
             return found
 
-        hall.node.groups.books.commit_later = then_end  # type: ignore[method-assign]
+        hall.node.groups.books.store_pending = then_end  # type: ignore[method-assign]
         errors = await producer.commit(count=offset_commit.COMMITTED_AT_ONCE + 1)
         return errors, hall.node.groups.books.pending.count("g")
 
@@ -383,7 +383,7 @@ def test_an_end_waits_for_the_disk_where_a_topic_asks_for_it() -> None:
         await producer.add(0)
         outcomes: list[Any] = []
         freed: list[None] = []
-        hall.node.space.give_back = lambda: freed.append(None)  # type: ignore[method-assign]
+        hall.node.space.reclaim_if_low = lambda: freed.append(None)  # type: ignore[method-assign]
 
         async def flushed() -> None:
             outcomes.append(None)
@@ -392,7 +392,9 @@ def test_an_end_waits_for_the_disk_where_a_topic_asks_for_it() -> None:
 
         hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
         codes = [int((await producer.end()).error_code) for _ in range(3)]
-        assert hall.node.transactions.touched("tx") == (), "nothing is left to wait for"
+        assert hall.node.transactions.unflushed_partitions("tx") == (), (
+            "nothing is left to wait for"
+        )
         return [codes, len(outcomes), len(freed)]
 
     assert in_hall(story) == [[NOT_AVAILABLE, 0, 0], 2, 1]
@@ -475,7 +477,9 @@ def test_a_later_end_waits_for_its_own_partitions_after_a_failed_wait() -> None:
         waited: list[list[str]] = []
 
         async def flushed() -> None:
-            waited.append([topic.name for topic, _ in hall.node.transactions.touched("tx")])
+            waited.append(
+                [topic.name for topic, _ in hall.node.transactions.unflushed_partitions("tx")]
+            )
             if len(waited) == 1:
                 raise StoreFailed("no space")
 

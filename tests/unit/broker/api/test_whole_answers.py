@@ -408,7 +408,7 @@ def test_a_slice_of_offsets_that_is_not_stored_fails_the_request_and_ends_it(
             slices.append([number for _, number in changes])
             return Code.NOT_COORDINATOR if len(slices) == 2 else Code.NONE
 
-        hall.node.groups.books.commit_later = later  # type: ignore[method-assign]
+        hall.node.groups.books.store_pending = later  # type: ignore[method-assign]
         return await producer.commit(count=6), slices
 
     assert in_hall(story) == ({int(Code.NOT_COORDINATOR)}, [[0, 1], [2, 3]])

@@ -21,7 +21,7 @@ from faust_assigner.coordinator.transactions.events import (
     EndTransaction,
     Event,
     InitProducer,
-    Tick,
+    TransactionTimedOut,
     WriteOffsets,
     WriteRecords,
 )
@@ -73,7 +73,7 @@ def events(known: Transaction | None) -> Iterator[Event]:
         yield EndTransaction(70, epoch, commits)
         for producer_id, said in ((70, epoch), (70, epoch - 1), (60, LAST_EPOCH), (60, epoch)):
             yield EndAndBump(producer_id, said, commits, 90)
-    yield Tick()
+    yield TransactionTimedOut()
 
 
 def decisions() -> str:
@@ -84,7 +84,10 @@ def decisions() -> str:
         for event in events(known):
             lines += [shown(event), f"    {shown(step('t', known, event, NOW, limits))}"]
     for now_ms in (5_999, 6_000):
-        lines += [f"at {now_ms}", f"    {shown(step('t', FULL, Tick(), now_ms, limits))}"]
+        lines += [
+            f"at {now_ms}",
+            f"    {shown(step('t', FULL, TransactionTimedOut(), now_ms, limits))}",
+        ]
     for timeout_ms in (0, 1, 2_000, 2_001):
         asked = InitProducer(timeout_ms, 90)
         lines += [shown(asked), f"    {shown(step('t', None, asked, NOW, limits))}"]

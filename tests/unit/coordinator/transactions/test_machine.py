@@ -27,7 +27,7 @@ from faust_assigner.coordinator.transactions.events import (
     EndTransaction,
     Event,
     InitProducer,
-    Tick,
+    TransactionTimedOut,
     WriteOffsets,
     WriteRecords,
     Written,
@@ -79,8 +79,8 @@ def owned(producer_id: int = ID, epoch: int = 4) -> Iterator[Event]:
 def test_each_state_has_a_rule_for_each_event() -> None:
     """The table is complete."""
     events = (
-        InitProducer, AddPartitions, AddGroup, WriteRecords, WriteOffsets, EndTransaction, Tick,
-        AddAndWriteRecords, AddAndWriteOffsets, EndAndBump,
+        InitProducer, AddPartitions, AddGroup, WriteRecords, WriteOffsets, EndTransaction,
+        TransactionTimedOut, AddAndWriteRecords, AddAndWriteOffsets, EndAndBump,
     )  # fmt: skip
     assert set(RULES) == set(itertools.product(State, events))
 
@@ -320,7 +320,7 @@ def test_the_same_end_again_is_a_repeat_and_the_other_one_an_error(
 @pytest.mark.parametrize("late_ms", [-1, 0, 1])
 def test_a_transaction_is_aborted_when_its_time_is_over(late_ms: int) -> None:
     """The abort's epoch fences the producer permanently, even from a raise of its own epoch."""
-    decision = ask(known(O_), Tick(), STARTED + TIMEOUT + late_ms)
+    decision = ask(known(O_), TransactionTimedOut(), STARTED + TIMEOUT + late_ms)
     if late_ms < 0:
         assert decision == Decision(Code.NONE)
         return
@@ -337,7 +337,7 @@ def test_a_transaction_is_aborted_when_its_time_is_over(late_ms: int) -> None:
 def test_no_time_runs_without_an_open_transaction(state: State | None) -> None:
     """A late tick changes no state."""
     before = None if state is None else known(state)
-    assert ask(before, Tick(), 10**15) == Decision(Code.NONE)
+    assert ask(before, TransactionTimedOut(), 10**15) == Decision(Code.NONE)
 
 
 # -- every sequence of a few events ------------------------------------------------------------------
@@ -349,7 +349,7 @@ def choices(transaction: Transaction | None) -> Iterator[Event]:
         (FRESH, 0) if transaction is None else (transaction.producer_id, transaction.epoch)
     )
     yield InitProducer(TIMEOUT, FRESH)
-    yield Tick()
+    yield TransactionTimedOut()
     for own in (epoch, epoch - 1):
         yield InitProducer(TIMEOUT, FRESH, (producer_id, own))
         yield AddPartitions(producer_id, own, frozenset({Q}))

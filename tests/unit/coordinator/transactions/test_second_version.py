@@ -20,7 +20,7 @@ from faust_assigner.coordinator.transactions.events import (
     EndAndBump,
     EndTransaction,
     InitProducer,
-    Tick,
+    TransactionTimedOut,
 )
 from faust_assigner.coordinator.transactions.state import LAST_EPOCH
 from tests.unit.coordinator.transactions.test_machine import (
@@ -115,7 +115,7 @@ def test_after_the_last_epoch_an_end_goes_on_with_a_fresh_producer_id() -> None:
 
 def test_only_an_end_of_this_version_can_be_repeated_with_the_epoch_before() -> None:
     """After a timeout, a new producer or an end of version 1 the old epoch is fenced."""
-    timed_out = ask(known(O_), Tick(), NOW + TIMEOUT).transaction
+    timed_out = ask(known(O_), TransactionTimedOut(), NOW + TIMEOUT).transaction
     begun = ask(known(O_), InitProducer(TIMEOUT, FRESH)).transaction
     first = ask(known(O_), EndTransaction(ID, 4, False)).transaction
     assert first is not None

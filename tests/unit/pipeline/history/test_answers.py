@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.pipeline.history import answers
 from faust_assigner.pipeline.history.answers import (
     release_rows,
     standstill_rows,
@@ -330,3 +331,12 @@ def test_the_trigger_that_was_stored_with_a_standstill_goes_before_its_rounds(
     """The decision may be of a day outside the report."""
     told = why({"source": "local", "records": 7, "cause": None, "trigger": own}, rounds)
     assert told == f"the worker's own files lacked 7 records{said}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3, "3"), (3.0, "3.0"), (1_234.56, "1,234.6"), (12_345, "12,345"), (0, "0"), (None, "-")],
+)
+def test_seconds_keep_their_digit_and_counts_have_none(value: float | None, text: str) -> None:
+    """A standstill of exactly three seconds is not a count."""
+    assert answers._number(value) == text

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.console import show_history
+from faust_assigner.pipeline.history import output
 from faust_assigner.pipeline.history.answers import summary, week_rows, weeks_of
 from faust_assigner.pipeline.history.page import to_html
 from faust_assigner.pipeline.history.quality import CLOCK_SKEW, Quality
@@ -115,3 +116,24 @@ def test_the_page_and_the_terminal_leave_future_days_out(
         assert ("to 2026-11-25 the group had 5 rebalances" in printed) is expected
         assert ("to 2026-11-25 the group had 5 rebalances" in page) is expected
         assert ("+4 (+400%)" in page) is expected
+
+
+def test_the_owners_now_are_not_those_of_a_future_day() -> None:
+    """A group with future days only has owners, too."""
+    rows = [
+        {"group_id": group, "dt": END - timedelta(days=days_ago), "member": str(days_ago)}
+        for group, days_ago in (("g", 1), ("g", 0), ("g", AHEAD), ("h", -3), ("h", -2))
+    ]
+    found = output._newest_of_each_group(rows, END)
+    assert [(row["group_id"], row["member"]) for row in found] == [("g", "0"), ("h", "-3")]
+
+
+def test_future_days_do_not_displace_the_days_of_the_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They only fill its number of days."""
+    monkeypatch.setattr(output, "REPORT_DAYS", 3)
+    past, future = ["2026-11-23", "2026-11-24", "2026-11-25"], ["2027-01-01", "2027-01-02"]
+    assert output._report_days([*past, *future], END) == past
+    assert output._report_days([*past[1:], *future], END) == [*past[1:], future[1]]
+    assert output._report_days(future, END) == future

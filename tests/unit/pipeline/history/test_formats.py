@@ -145,6 +145,15 @@ def tables(folder: Path, spark: Any, kind: str = DELTA) -> LakehouseTables:
     return LakehouseTables(spark, Store(str(folder)), kind)
 
 
+def test_tables_in_an_object_store_have_hadoops_name() -> None:
+    """Spark knows no ``s3://``."""
+    found = LakehouseTables(Session(), Store("s3://shop/history"), DELTA)  # type: ignore[arg-type]
+    assert (found.format.place, found.format.name("days")) == (
+        "s3a://shop/history/delta",
+        "delta.`s3a://shop/history/delta/days`",
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "version", "text"),
     [
@@ -312,7 +321,7 @@ def test_changed_days_are_overwritten_or_the_whole_table_is(
         "pyspark.sql.functions.col",
         lambda name: SimpleNamespace(isin=lambda days: (name, days)),
     )
-    made._bring(table, stands, NEW)
+    made._replace_changed_days(table, stands, NEW)
     if whole:
         by = () if table == "quarantine" else ("dt",)
         assert done == [((table, NEW), table, by)]
@@ -349,7 +358,7 @@ def test_the_record_of_published_tables_grows_with_each_table(
         if table == "samples":
             raise ConnectionError
 
-    monkeypatch.setattr(made, "_bring", bring)
+    monkeypatch.setattr(made, "_replace_changed_days", bring)
     day = Day("a", dict.fromkeys(TABLES, 1))
     with pytest.raises(ConnectionError):
         made.publish(Manifest(days={"2026-11-01": day}))

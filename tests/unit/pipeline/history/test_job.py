@@ -287,3 +287,21 @@ def test_a_stream_remembers_blank_lines_that_it_read(tmp_path: Path) -> None:
     assert (after.generation, progress["at"]) == (before.generation + 1, path.stat().st_size)
     visit(History(tmp_path), *lines, *at("2026-11-21", 1))
     assert store.load().sources == after.sources
+
+
+def test_the_first_visit_of_a_stream_writes_a_history_without_any_file(tmp_path: Path) -> None:
+    """The visit has nothing to read, and no history stands yet."""
+    history = History(tmp_path, stream=True)
+    history.ledger.folder.mkdir()
+    for _ in range(2):
+        assert run_here(history.options).generation == 1
+    assert Store(str(history.out)).load().generation == 1
+
+
+def test_a_stream_with_too_many_refused_lines_names_the_first(tmp_path: Path) -> None:
+    """The operator finds the line by its place."""
+    history = History(tmp_path, stream=True, max_refused=Tolerance(most=0))
+    with pytest.raises(
+        TooManyRefused, match=r"^1 of 3 lines refused, the first: .*w\.jsonl:3: not"
+    ):
+        visit(history, *at("2026-11-20", 1), bad(b"x", "JSON"))

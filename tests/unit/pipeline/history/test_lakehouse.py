@@ -70,7 +70,9 @@ class Recorded(LakehouseTables):
         self.fails_at = fails_at
         self.written: list[tuple[str, Any, Any]] = []
 
-    def _bring(self, table: str, stands: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    def _replace_changed_days(
+        self, table: str, stands: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> None:
         if table == self.fails_at:
             raise ConnectionError(table)
         self.written.append((table, dict(stands), dict(wanted)))
@@ -121,7 +123,9 @@ def test_a_day_without_rows_any_more_is_overwritten(monkeypatch: pytest.MonkeyPa
     )
     tables = Dropped.__new__(Dropped)
     tables.format = SimpleNamespace(name=str)  # type: ignore[assignment]
-    tables._bring("decisions", {"2026-01-01": "a", "2026-01-02": "b"}, {"2026-01-01": "a"})
+    tables._replace_changed_days(
+        "decisions", {"2026-01-01": "a", "2026-01-02": "b"}, {"2026-01-01": "a"}
+    )
     assert written == [({}, [date(2026, 1, 2)])]
 
 

@@ -13,7 +13,7 @@ from faust_assigner.pipeline.history import merge
 from faust_assigner.pipeline.history.here import Here
 from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.merge import (
-    Moves,
+    DayChanges,
     by_day,
     merge_day,
     named_in,
@@ -150,7 +150,7 @@ def base(folder: Path) -> Store:
     return stored(folder, days)
 
 
-def moved(moves: Moves) -> dict[str, list[dict[str, Any]]]:
+def moved(moves: DayChanges) -> dict[str, list[dict[str, Any]]]:
     """Return day -> the keys of the facts moved to the day."""
     return {
         day: [{name: keys(rows) for name, rows in part.items()} for part in parts]
@@ -242,7 +242,7 @@ def test_a_day_loses_what_goes_and_takes_what_comes_and_what_is_new(tmp_path: Pa
     """All changes apply at once; the tables are computed from the resulting facts."""
     store = base(tmp_path)
     entry = store.load().days["2026-11-21"]
-    moves = Moves()
+    moves = DayChanges()
     moves.go["2026-11-21"] = {("g", "b")}
     come = facts(placements=[placement("n", 8)])["placements"]
     echo = facts(recoveries=[recovery("n", 23, 7)])["recoveries"]
@@ -268,15 +268,15 @@ def test_a_day_without_a_change_keeps_its_entry_and_a_day_without_rows_has_none(
     """Moves of other days have no effect."""
     store = base(tmp_path)
     manifest = store.load()
-    moves = Moves()
+    moves = DayChanges()
     moves.go["2026-11-22"] = {("g", "a")}
     moves.come["2026-11-22"] = [facts(decisions=[decision("n", 20)])]
     entry = manifest.days["2026-11-20"]
     again = facts(decisions=[decision("a", 20)], samples=[sample(20)])
     assert merge_day(store, "2026-11-20", entry, again, moves) is entry
-    assert merge_day(store, "2026-11-30", None, facts(), Moves()) is None
+    assert merge_day(store, "2026-11-30", None, facts(), DayChanges()) is None
     alone = stored(tmp_path / "alone", {"2026-11-20": {"decisions": [decision("a", 20)]}})
-    gone = Moves()
+    gone = DayChanges()
     gone.go["2026-11-20"] = {("g", "a")}
     entry = alone.load().days["2026-11-20"]
     assert merge_day(alone, "2026-11-20", entry, {}, gone) is None
@@ -299,7 +299,7 @@ def test_one_new_row_of_any_fact_changes_its_day(
     store = base(tmp_path)
     entry = store.load().days["2026-11-20"]
     (fact,) = rows
-    after = merge_day(store, "2026-11-20", entry, facts(**rows), Moves())
+    after = merge_day(store, "2026-11-20", entry, facts(**rows), DayChanges())
     assert after is not entry
     assert keys(facts(**rows)[fact])[0] in read(store, "2026-11-20", after)[fact]
 
@@ -320,7 +320,7 @@ def test_rows_of_one_fact_alone_make_a_day(
     """The rows are of any single kind of fact."""
     store = Store(str(tmp_path))
     (fact,) = rows
-    after = merge_day(store, "2026-11-20", None, facts(**rows), Moves())
+    after = merge_day(store, "2026-11-20", None, facts(**rows), DayChanges())
     assert list(read(store, "2026-11-20", after)) == [fact]
 
 
@@ -328,7 +328,7 @@ def test_pending_facts_that_found_their_day_leave_and_new_ones_wait(tmp_path: Pa
     """A recovery waits only as an echo, since its own day has it."""
     store = base(tmp_path)
     entry = store.load().days[PENDING]
-    moves = Moves()
+    moves = DayChanges()
     moves.go[PENDING] = {("g", "late")}
     new = {
         "placements": facts(placements=[placement("x", 1)])["placements"],
@@ -340,7 +340,7 @@ def test_pending_facts_that_found_their_day_leave_and_new_ones_wait(tmp_path: Pa
         "placements": [("g", "never", 6), ("g", "x", 1)],
         "recoveries": [("g", "later", 0), ("g", "y", 0)],
     }
-    assert merge_day(store, PENDING, entry, {}, Moves()) is entry
+    assert merge_day(store, PENDING, entry, {}, DayChanges()) is entry
     moves.go[PENDING] |= {("g", "later"), ("g", "never")}
     assert merge_day(store, PENDING, entry, {}, moves) is None
 
@@ -355,7 +355,7 @@ def test_pending_placements_are_cut_at_their_limit(
     new = facts(placements=[placement("p", number) for number in (7, 5, 6)])
     echoes = {"echoes": facts(recoveries=[recovery("r", day) for day in (23, 20, 22, 21)])}
     told = {**new, "echoes": echoes["echoes"]["recoveries"]}
-    after = merge_day(store, PENDING, None, told, Moves())
+    after = merge_day(store, PENDING, None, told, DayChanges())
     assert after is not None
     assert [key[2] for key in read(store, PENDING, after)["placements"]] == left
     days = [row["started"].day for row in store.read("recoveries", PENDING, after).to_pylist()]

@@ -17,7 +17,7 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import here, job, on_spark
 from faust_assigner.pipeline.history.job import HistoryOptions
-from faust_assigner.pipeline.history.merge import Merged, Moves, Resolved
+from faust_assigner.pipeline.history.merge import DayChanges, Merged, Resolved
 from faust_assigner.pipeline.history.on_spark import OnSpark
 from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, table_schema
 from faust_assigner.pipeline.ledgers.period import Period
@@ -161,7 +161,7 @@ def test_days_without_lines_that_facts_leave_are_merged_on_the_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A task's row without an entry is an unchanged day, and JSON's null a day without facts."""
-    moves = Moves()
+    moves = DayChanges()
     moves.go["2026-11-24"].add(("g", "d"))
     moves.go["2026-11-20"].add(("g", "e"))
     moves.go[PENDING].add(("g", "f"))
@@ -245,7 +245,7 @@ def test_a_task_merges_each_of_its_days_with_its_own_lines_and_echoes(
     work: Any = visited()
     work._routed = lambda days: asked.append(days) or Routed()
     manifest, days = Manifest(days={"2026-11-21": A, "2026-11-22": C}), {("g", "d"): "2026-11-21"}
-    moves = Moves()
+    moves = DayChanges()
     task = work._merged("url", manifest, days, moves)
     assert asked == [days, ("spread", "day"), ("sorted", "day"), "day string, entry string"]
     asked.clear()

@@ -14,7 +14,7 @@ from faust_assigner.pipeline.history.output import _identity, _over_days, _slowe
 from faust_assigner.pipeline.history.page import to_html
 from faust_assigner.pipeline.history.report import REPORTED, Report, owner_row
 from faust_assigner.pipeline.history.store import Manifest
-from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.ledgers.current import GroupState
 from faust_assigner.pipeline.ledgers.refusals import EmptyLedger, Refused
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -35,7 +35,7 @@ def test_a_spread_of_zero_is_a_figure() -> None:
 def test_an_owner_is_named_by_its_instance_id_beside_its_member_id() -> None:
     """The instance id stays over restarts; the name of a member id does not."""
     member = Member("m-9", ["a"], actives={"a": [3]}, instance_id="worker-3")
-    row = owner_row(Current("g", "d", (member,), {"a": 4}, ()), member)
+    row = owner_row(GroupState("g", "d", (member,), {"a": 4}, ()), member)
     assert (row["member"], row["member_id"], row["rack"]) == ("worker-3", "m-9", None)
 
 

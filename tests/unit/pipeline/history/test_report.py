@@ -16,7 +16,7 @@ from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.quality import Gates
 from faust_assigner.pipeline.history.report import REPORTED, About, Report, owner_row
 from faust_assigner.pipeline.history.store import PENDING
-from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.ledgers.current import GroupState
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from tests.unit.pipeline.history.made import stored
 
@@ -235,7 +235,7 @@ def test_a_members_row_counts_its_tasks_and_leaves_the_leader_topic_out() -> Non
         rack_id="r1",
     )
     partitions = {"a": 6, "b": 6, "wide": 9, "app-__assignor-__leader": 1}
-    assert owner_row(Current("g", "d", (member,), partitions, ("a", "b")), member) == {
+    assert owner_row(GroupState("g", "d", (member,), partitions, ("a", "b")), member) == {
         "member_id": "m-1",
         "member": "m-1",
         "rack": "r1",

@@ -28,24 +28,27 @@ START = datetime(2026, 11, 21, 20, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("name", "data"),
+    ("name", "data", "readable"),
     [
-        ("w.jsonl.gz", gzip.compress(b"one\n")[:10] + b"\xff" * 30),
-        ("w.jsonl.gz", gzip.compress(b"one\n")[:15]),
-        ("w.jsonl.xz", b"no xz at all"),
-        ("w.jsonl.bz2", b"no bz2 at all"),
+        ("w.jsonl.gz", gzip.compress(b"one\n")[:10] + b"\xff" * 30, []),
+        ("w.jsonl.gz", gzip.compress(b"one\n")[:15], [b"one"]),
+        # An open line is not read, because its rest is missing.
+        ("w.jsonl.gz", gzip.compress(b"one\ntwo\nthr")[:-8], [b"one", b"two"]),
+        ("w.jsonl.xz", b"no xz at all", []),
+        ("w.jsonl.bz2", b"no bz2 at all", []),
     ],
-    ids=["a bad block", "cut off", "no xz", "no bz2"],
+    ids=["a bad block", "cut off", "without its end", "no xz", "no bz2"],
 )
 def test_each_kind_of_damage_of_a_packed_file_is_told_with_its_place(
-    tmp_path: Path, name: str, data: bytes
+    tmp_path: Path, name: str, data: bytes, readable: list[bytes]
 ) -> None:
-    """The file stays in the list of a period, and its reader counts the damage."""
-    path = tmp_path / name
+    """The file stays in the list of a period, and its reader counts the damage, after the lines before."""
+    path, lines = tmp_path / name, list[bytes]()
     path.write_bytes(data)
     with pytest.raises(LedgerDamaged, match="not read further: ") as damage:
-        list(read_lines(Chunk(str(path), 0, len(data))))
-    assert damage.value.position == 0
+        lines.extend(line for _, line in read_lines(Chunk(str(path), 0, len(data))))
+    assert lines == readable
+    assert damage.value.position == sum(len(line) + 1 for line in readable)
     found = find_files([str(path)])
     assert Period(until=START).files(found) == found
 

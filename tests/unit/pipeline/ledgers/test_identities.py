@@ -74,7 +74,7 @@ def test_a_blank_record_of_a_topic_is_neither_accepted_nor_refused(
             take(offset % 3, offset, line)
 
     monkeypatch.setattr(rows, "read_lines_of", read)
-    monkeypatch.setattr(rows, "ask", lambda connection, question: question)
+    monkeypatch.setattr(rows, "run_request", lambda connection, question: question)
     monkeypatch.setattr(Cluster, "connection", lambda self: {})
     refused = Refused(keep=9)
     found = list(accepted_rows(["kafka://h:1/ledger"], refused))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,18 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 # -- files ----------------------------------------------------------------------------------------
+
+
+def test_a_name_that_no_table_can_contain_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    """Earlier, the history ended with a traceback after all files were read."""
+    (tmp_path / "w.jsonl").touch()
+    (tmp_path / os.fsdecode(b"x\xff.jsonl")).touch()
+    with pytest.raises(LedgerPathError, match=r"x\\udcff\.jsonl': the name is not UTF-8") as raised:
+        find_files([str(tmp_path)])
+    assert str(raised.value).isascii()
+    assert [file.name for file in find_files([str(tmp_path / "w.jsonl")])] == [
+        str(tmp_path / "w.jsonl")
+    ]
 
 
 def test_files_of_several_paths_are_listed_by_name_with_their_facts(tmp_path: Path) -> None:

@@ -99,12 +99,17 @@ def test_a_period_asks_for_its_first_millisecond_in_each_partition(
         yield Consumer()
 
     monkeypatch.setattr(topic_source, "consumer_of", consumer_of)
-    monkeypatch.setattr(topic_source, "ask", lambda connection, question: asyncio.run(question))
+    monkeypatch.setattr(
+        topic_source, "run_request", lambda connection, question: asyncio.run(question)
+    )
     log = Changelog("t", {0: Extent(2, 9), 1: Extent(3, 8), 2: Extent(1, 7)}, 0, None)
     since = NOON + timedelta(milliseconds=250)
     found = topic_source.offsets_since(TopicSource(Cluster("a:1"), "t"), log, since)
     assert found == {0: 4, 1: 8, 2: 7}
     assert asked == [["a:1"], dict.fromkeys(places, round(NOON.timestamp()) * 1000 + 250)]
+    # aiokafka refuses times before 1970.
+    topic_source.offsets_since(TopicSource(Cluster("a:1"), "t"), log, since.replace(year=1960))
+    assert asked[2:] == [["a:1"], dict.fromkeys(places, 0)]
 
 
 def test_the_url_of_a_topic_is_the_parsed_one() -> None:
@@ -137,10 +142,15 @@ def test_sparks_connector_reads_each_topic_with_its_own_offsets(
 ) -> None:
     """Two spans of a topic share a reader; a deleted range does not fail the job."""
     column = SimpleNamespace(cast=lambda kind: f"as {kind}", alias=lambda name: name)
+    joined: list[Any] = []
     monkeypatch.setattr(
         topics,
         "F",
-        SimpleNamespace(concat=lambda *_: column, lit=str, col=lambda name: column),
+        SimpleNamespace(
+            concat=lambda *parts: joined.append(parts) or column,
+            lit=str,
+            col=lambda name: column,
+        ),
     )
     one, two = (TopicSource(Cluster("a:1"), name) for name in ("t", "u"))
     spans = [Span(one, 0, 3, 9), Span(two, 0, 1, 2), Span(one, 4, 5, 6)]
@@ -163,6 +173,7 @@ def test_sparks_connector_reads_each_topic_with_its_own_offsets(
         ]
 
     assert first == reader({"t": [0, 4]}, {"t": {"0": 3, "4": 5}}, {"t": {"0": 9, "4": 6}})
+    assert joined == [(f"kafka://a:1/{topic}/", "as string") for topic in "tu"]
     assert second.calls == reader({"u": [0]}, {"u": {"0": 1}}, {"u": {"0": 2}})
 
 
@@ -180,7 +191,7 @@ def test_topics_are_read_by_sparks_connector_if_the_session_has_it(
     spans = [Span(TopicSource(Cluster("a:1"), "t"), 0, 3, 9)]
     spark: Any = "session"
     assert topics.read_spans(spark, spans, connector=connector) == (wanted, spans)
-    with pytest.raises(ConfigError, match="one of auto, spark, python, not 'java'"):
+    with pytest.raises(ConfigError, match="one of auto, spark, python, got 'java'"):
         topics.read_spans(spark, spans, connector="java")
 
 
@@ -237,7 +248,8 @@ def test_a_story_leaves_out_samples_and_no_line_that_mentions_one(
         topic_source.SAMPLE + mark,
         mark + b"1",
         mine[:5] + topic_source.SAMPLE + mark,
-        b"other",
+        topic_source.group_marker("g-eu"),
+        b'{"group_id":"f","member":"g"}',
     ]
     asked: list[Any] = []
 

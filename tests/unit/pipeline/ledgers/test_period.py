@@ -130,6 +130,23 @@ def test_what_is_no_period_is_said(since: str | None, until: str | None) -> None
         Period.parse(since, until, now=NOW)
 
 
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        ("999999d", None),
+        ("0001-01-01", "9999-12-31"),
+        ("0001-01-01T00:00+14:00", "9999-12-31T23:59-12:00"),
+        ("1900-01-01", None),
+    ],
+)
+def test_a_bound_far_away_leaves_out_nothing(
+    ledger: Path, since: str | None, until: str | None
+) -> None:
+    """Neither the age nor the slack of an hour leaves Python's calendar."""
+    files = find_files([str(ledger)])
+    assert Period.parse(since, until, now=NOW).files(files) == files
+
+
 def test_a_period_begins_with_its_first_moment_and_ends_before_its_last() -> None:
     """Adjacent periods contain each moment once."""
     period = Period(DAY, NOW)

@@ -179,6 +179,42 @@ def test_a_file_that_is_gone_since_the_listing_is_left_to_the_next_visit(
     assert list(found.files) == [str(path)]
 
 
+def test_a_file_that_rotates_while_a_visit_is_planned_loses_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The position in the new file was recorded with the size of the old file.
+
+    The next visit began at this position if the new file had grown beyond that size.
+    """
+    path, reader, seen = tmp_path / "w.jsonl", Reader(tmp_path), list[bytes]()
+
+    def lines() -> list[bytes]:
+        found = news(reader.paths, reader.state, {})
+        reader.state = found.state(lines_of(found))
+        return [line for chunk in found.chunks for _, line in read_lines(chunk)]
+
+    path.write_bytes(b"old 1\n")
+    (tmp_path / "v.jsonl").write_bytes(b"v\n")
+    assert lines() == [b"v", b"old 1"]
+    path.write_bytes(b"old 1\nold 2\n")
+    (tmp_path / "v.jsonl").write_bytes(b"v\nv\n")
+    real = progress.read_head
+
+    def rotating(name: str, count: int) -> bytes:
+        if name == str(path) and not (tmp_path / "w.jsonl.1").exists():
+            path.rename(tmp_path / "w.jsonl.1")
+            path.write_bytes(b"new 1\n")
+        return real(name, count)
+
+    monkeypatch.setattr(progress, "read_head", rotating)
+    seen += lines()
+    with path.open("ab") as file:
+        file.write(b"new 2 is long\n")
+    seen += lines()
+    assert set(seen) == {b"v", b"old 2", b"new 1", b"new 2 is long"}
+    assert len(seen) == 4
+
+
 def test_records_that_retention_removed_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The known offset is before the topic's first record."""
     log = Changelog("ledger", {0: Extent(20, 30)}, 0, "a")

@@ -14,7 +14,7 @@ from faust_assigner.model import Member
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers import progress, rows
 from faust_assigner.pipeline.ledgers.chunks import Chunk
-from faust_assigner.pipeline.ledgers.current import Current, current_here
+from faust_assigner.pipeline.ledgers.current import GroupState, current_here
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Progress, Span, Visit, news, whole
 from faust_assigner.pipeline.ledgers.refusals import (
@@ -158,7 +158,7 @@ def test_the_whole_state_of_two_groups() -> None:
     common = {"generation": 1, "rack_id": None, "instance_id": None, "capacity": 1.0}
     for order in (given, given[::-1]):
         first, second = current_here(order)
-        assert first == Current(
+        assert first == GroupState(
             "g",
             "d",
             (

@@ -13,7 +13,7 @@ from faust_assigner import Member
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row
 from faust_assigner.pipeline.console import show_weights
-from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.ledgers.current import GroupState
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.simulate import console, job, output
 from faust_assigner.pipeline.simulate import report as report_module
@@ -65,7 +65,7 @@ def test_the_whole_row_of_a_change() -> None:
             *(("a", "r1", [0, 1], []), ("b", None, [2], [3]), ("c", "r1", [3], [])),
         )
     )
-    current = Current("g", "d", members, {"in": 4, "log": 4}, ("log",))
+    current = GroupState("g", "d", members, {"in": 4, "log": 4}, ("log",))
     load = Load(
         {("in", n): 10.0 * (n + 1) for n in range(4)},
         {("log", n): 100.0 * (n + 1) for n in range(4)},
@@ -241,7 +241,7 @@ def test_the_slowest_worker_decides_how_long_a_change_stops_the_group() -> None:
         Member(name, topics, actives={"in": n, "log": n}, generation=1, rack_id=rack)
         for name, rack, n in (("a", "r2", []), ("b", "r1", [0, 1]), ("c", "r3", []))
     )
-    current = Current("g", "d", members, {"in": 2, "log": 2}, ("log",))
+    current = GroupState("g", "d", members, {"in": 2, "log": 2}, ("log",))
     load = Load({}, {("log", 0): 100.0, ("log", 1): 900.0}, {("log", 0): 1.0, ("log", 1): 8.0})
     costs = Costs(rebalance_pause_s=1.0, warm_takeover_s=2.0, replay_records_per_s=100.0)
     (row,) = what_if(current, Change(remove=("b",)), load, replicas=[0], costs=costs)
@@ -256,7 +256,7 @@ def test_a_partition_that_two_members_claim_has_not_moved_to_either() -> None:
         Member("a", ["in"], actives={"in": [0, 1]}, generation=1),
         Member("b", ["in"], actives={"in": [1]}, generation=1),
     )
-    current = Current("g", "d", members, {"in": 2}, ())
+    current = GroupState("g", "d", members, {"in": 2}, ())
     (row,) = what_if(current, Change(), Load({}, {}, {}), replicas=[0])
     assert row["moves"] == 0
 
@@ -267,7 +267,7 @@ def test_a_new_partition_and_a_topic_without_state_are_no_cold_moves() -> None:
         Member(name, ["in"], actives={"in": numbers}, generation=1)
         for name, numbers in (("a", [0]), ("b", [1]), ("c", []))
     )
-    current = Current("g", "d", members, {"in": 3}, ())
+    current = GroupState("g", "d", members, {"in": 3}, ())
     nothing, gone = (
         what_if(current, change, Load({}, {}, {}), replicas=[1])[0]
         for change in (Change(), Change(remove=("b",)))
@@ -282,7 +282,7 @@ def test_copies_on_members_without_a_rack_are_in_no_common_rack() -> None:
         Member(name, ["in", "log"], actives={"in": [n], "log": [n]}, generation=1)
         for n, name in enumerate("ab")
     )
-    current = Current("g", "d", members, {"in": 2, "log": 2}, ("log",))
+    current = GroupState("g", "d", members, {"in": 2, "log": 2}, ("log",))
     (row,) = what_if(current, Change(), Load({}, {}, {}), replicas=[1])
     assert (row["standbys_per_rack"], row["colocated_pairs"]) == ({"(none)": 2}, 0)
 
@@ -295,7 +295,7 @@ def test_a_topic_without_weight_moves_nothing() -> None:
     )
     moves = [
         what_if(
-            Current("g", "d", members, {"lead": 1, "orders": 3}, (), weightless),
+            GroupState("g", "d", members, {"lead": 1, "orders": 3}, (), weightless),
             Change(),
             Load({}, {}, {}),
             replicas=[0],
@@ -321,7 +321,9 @@ def test_a_report_of_a_ledger_has_its_replay_its_events_and_its_advice(
     ]
     monkeypatch.setattr(report_module, "replayed", note("replayed", replay))
     monkeypatch.setattr(report_module, "event_rows", note("events", ["event"]))
-    monkeypatch.setattr(report_module, "advice", note("advice", [{"verdict": "keep: worse"}]))
+    monkeypatch.setattr(
+        report_module, "recommend_change", note("advice", [{"verdict": "keep: worse"}])
+    )
     rows = [
         result(n, policy, count, 50.0 + 10 * count, racks=1 + n % 2)
         for n in range(4)

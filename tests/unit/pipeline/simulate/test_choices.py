@@ -117,7 +117,9 @@ def test_the_advice_is_about_the_settings_for_all_fleets_and_gives_every_line_it
     monkeypatch.setattr(report_module, "_recommended", noted("recommended", lines))
     monkeypatch.setattr(report_module, "_replay", noted("replay", replay))
     monkeypatch.setattr(report_module, "event_rows", noted("events", ["event"]))
-    monkeypatch.setattr(report_module, "advice", noted("advice", [{"verdict": "keep: x"}]))
+    monkeypatch.setattr(
+        report_module, "recommend_change", noted("advice", [{"verdict": "keep: x"}])
+    )
     request = job.Request(
         24, 5, "out", ("ours+static", "stock"), (0, 1), ledgers=("l",), group_id="h"
     )
@@ -191,7 +193,7 @@ def test_the_summaries_of_a_part_are_of_its_own_scenarios(monkeypatch: pytest.Mo
     """All rows are written once; the number of processes reaches the players."""
     asked: list[Any] = []
     rows = [row(n, "ours", 1, 5.0) for n in range(5)]
-    source = SimpleNamespace(part_of=lambda number: None if number == 4 else number % 2)
+    source = SimpleNamespace(split_of=lambda number: None if number == 4 else number % 2)
     run: Any = SimpleNamespace(source=source)
     monkeypatch.setattr(
         job, "play_here", lambda *given, **named: asked.append((given, named)) or rows

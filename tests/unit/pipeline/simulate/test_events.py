@@ -11,9 +11,9 @@ import pytest
 from faust_assigner.ledger import Row
 from faust_assigner.pipeline.simulate.advice import (
     WEEK_S,
-    advice,
     interval_of,
-    of_all,
+    overall_verdict,
+    recommend_change,
     verdict,
     whole_weeks,
 )
@@ -184,7 +184,7 @@ def test_advice_names_both_settings_and_counts_weeks() -> None:
     found: list[dict[str, Any]] = []
     for weeks in (3, 1):
         facts = fleets(weeks)
-        found += advice(Run(1, week(facts)), facts, "ours", ("ours", 1))
+        found += recommend_change(Run(1, week(facts)), facts, "ours", ("ours", 1))
     assert [row["weeks"] for row in found] == [3, 1]
     assert found[0]["recorded"] == {"policy": "ours", "standbys": 0}
     assert found[0]["recommended"] == {"policy": "ours", "standbys": 1}
@@ -205,4 +205,4 @@ def test_the_table_recommends_a_change_only_if_each_group_does(
     verdicts: list[str], wanted: str
 ) -> None:
     """A group without a difference keeps all groups' settings."""
-    assert of_all([{"verdict": verdict} for verdict in verdicts]) == wanted
+    assert overall_verdict([{"verdict": verdict} for verdict in verdicts]) == wanted

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
+from faust_assigner.pipeline.one_writer import FolderInUse, only_writer
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.simulate import job, output
 from faust_assigner.pipeline.simulate import report as report_module
@@ -135,3 +136,15 @@ def test_the_effect_of_a_change_is_written_on_request(
     assert json.loads((tmp_path / "what_if.json").read_text()) == json.loads(json.dumps(found))
     assert (found["members"], found["change"]["remove"]) == (2, ("a",))
     job.what_if_here(replace(request, out=""), change)
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    """The report would otherwise be about the rows of the other run."""
+    request = Request(1, 5, str(tmp_path / "out"), ("ours",), (0,))
+    job.simulate_here(request)
+    before = (tmp_path / "out" / "report.json").read_bytes()
+    with only_writer(request.out), pytest.raises(FolderInUse):
+        job.simulate_here(replace(request, seed=6))
+    assert (tmp_path / "out" / "report.json").read_bytes() == before
+    job.simulate_here(replace(request, seed=6))
+    assert (tmp_path / "out" / "report.json").read_bytes() != before

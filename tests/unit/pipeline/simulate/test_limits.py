@@ -13,7 +13,7 @@ import pytest
 from faust_assigner import Member
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row
-from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.ledgers.current import GroupState
 from faust_assigner.pipeline.simulate import advice as advice_module
 from faust_assigner.pipeline.simulate.advice import (
     WEEK_S,
@@ -62,7 +62,7 @@ def test_a_first_placement_is_no_move_and_a_task_without_a_table_is_never_cold()
     b = replace(b, actives={"t": [2], "c": [2]})
     assert one(Change(), replace(orphan, members=(a, b)))["moves"] == 0
     plain = tuple(replace(m, actives={"t": m.actives["t"]}, standbys={}) for m in group().members)
-    row = one(Change(remove=("b",)), Current("shop", "d", plain, {"t": 4}, ()), replicas=0)
+    row = one(Change(remove=("b",)), GroupState("shop", "d", plain, {"t": 4}, ()), replicas=0)
     assert (row["moves"], row["cold"], row["bytes_to_restore"]) == (2, 0, 0)
 
 
@@ -73,7 +73,7 @@ def test_a_topic_without_load_is_left_where_it_is() -> None:
         Member("a", topics, actives={"t": [0, 1], "lead": [0]}, generation=1),
         Member("b", topics, actives={"t": [2]}, generation=1),
     )
-    idle = Current("shop", "d", members, {"t": 3, "lead": 1}, (), ("lead",))
+    idle = GroupState("shop", "d", members, {"t": 3, "lead": 1}, (), ("lead",))
     assert one(Change(), idle, replicas=0)["moves"] == 0
     assert one(Change(), replace(idle, weightless=()), replicas=0)["moves"] == 1
 
@@ -232,7 +232,7 @@ def test_the_difference_is_recommended_minus_recorded_seconds_of_a_partition(
     (arm,) = arms(("ours",), (0,))
     assert _stopped(scenario(), arm, run) == 40.0 / scenario().tasks
     facts = _weeks()
-    (row,) = advice_module.advice(Run(1, week(facts)), facts, "ours", ("ours+static", 0))
+    (row,) = advice_module.recommend_change(Run(1, week(facts)), facts, "ours", ("ours+static", 0))
     assert row["difference_s"] == pytest.approx(-32.0 / 8)
     assert row["verdict"] == "change"
 

@@ -13,7 +13,7 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.simulate import advice as advice_module
 from faust_assigner.pipeline.simulate import events as events_module
 from faust_assigner.pipeline.simulate import policies
-from faust_assigner.pipeline.simulate.advice import WEEK_S, advice, verdict, whole_weeks
+from faust_assigner.pipeline.simulate.advice import WEEK_S, recommend_change, verdict, whole_weeks
 from faust_assigner.pipeline.simulate.events import event_rows, recorded_arm
 from faust_assigner.pipeline.simulate.facts import Facts, facts_of
 from faust_assigner.pipeline.simulate.policies import Placement, arms
@@ -56,7 +56,9 @@ def test_the_whole_advice_of_two_groups(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     facts = Facts(tuple(row.values for row in decisions), (), ())
     costs = Costs(rebalance_pause_s=9.0)
-    found = advice(Run(1, Week(recordings), costs=costs), facts, "ours", ("ours+static", 1))
+    found = recommend_change(
+        Run(1, Week(recordings), costs=costs), facts, "ours", ("ours+static", 1)
+    )
     # New minus old per partition: (50 - 220) / 5 and (60 - 240) / 5.
     mean, half = -35.0, 12.706 * 1.0
     assert found == [

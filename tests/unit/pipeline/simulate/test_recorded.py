@@ -230,11 +230,11 @@ def test_days_are_drawn_whole_and_each_part_has_its_own() -> None:
         (TaskGroup("t", 2),), np.ones(2), np.zeros(2), tuple(events), np.ones(2),
     )  # fmt: skip
     source = Week((recorded,))
-    assert source.part_of(0) is None
+    assert source.split_of(0) is None
     seen: dict[int | None, set[Kind]] = {0: set(), 1: set()}
     hours = {0: {(1, 6), (3, 8)}, 1: {(2, 7), (4, 9)}}
     for number in range(1, 21):
-        part, drawn = source.part_of(number), source.scenario(number, scenario_seed(1, number))
+        part, drawn = source.split_of(number), source.scenario(number, scenario_seed(1, number))
         seen[part] |= {event.kind for event in drawn.events}
         assert [int(event.at_s // day) for event in drawn.events] == [0, 0, 1, 1, 2, 2, 3, 3]
         at = [int(event.at_s % day // 3600) for event in drawn.events]

@@ -192,6 +192,14 @@ def test_a_group_that_the_ledger_lacks_is_named_beside_those_it_has() -> None:
         week(without)
 
 
+def test_a_damaged_partition_number_ends_the_simulation_at_once() -> None:
+    """The arrays of two billion tasks would take all memory."""
+    facts = facts_of(ROWS)
+    found = (*facts.topics, TopicFact("g", "z", 2**31, False))
+    with pytest.raises(recorded.NothingRecorded, match=r"partition 2147483647 of topic 'z'"):
+        week(replace(facts, topics=found), group_id="g")
+
+
 def test_a_topic_group_is_named_by_its_source_and_its_first_changelog() -> None:
     """A changelog without a source is its own source."""
     names = ("z-in", "a-in", "own", "b-changelog")
@@ -326,7 +334,7 @@ def test_a_variation_permutes_loads_within_their_group_together() -> None:
         at += pause * float(draw.lognormal(0.0, 0.5))
         assert found == pytest.approx(at)
         draw.integers(2 if found == first else 1)
-    assert [source.part_of(number) for number in range(8)] == [None, None, 0, 0, 1, 1, 0, 0]
+    assert [source.split_of(number) for number in range(8)] == [None, None, 0, 0, 1, 1, 0, 0]
 
 
 def test_a_drawn_period_keeps_its_place_within_the_day() -> None:

@@ -66,7 +66,7 @@ class InOneRack:
         ]
         return replace(made, workers=tuple(workers))
 
-    def part_of(self, scenario_id: int) -> int | None:
+    def split_of(self, scenario_id: int) -> int | None:
         """Return None: there are no parts."""
         return None
 

@@ -14,7 +14,7 @@ from faust_assigner import Member
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import encode
-from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.ledgers.current import GroupState
 from faust_assigner.pipeline.simulate.scenarios import Shape, generate
 from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, generated, what_if
 from faust_assigner.simulation.fleet import Costs
@@ -28,7 +28,7 @@ LOAD = Load(
 )
 
 
-def group(standbys: bool = True) -> Current:
+def group(standbys: bool = True) -> GroupState:
     """Return a and b in two racks: each owns two tasks and has the other's standbys."""
     members = tuple(
         Member(
@@ -41,10 +41,10 @@ def group(standbys: bool = True) -> Current:
         )
         for name, mine, others in (("a", [0, 1], [2, 3]), ("b", [2, 3], [0, 1]))
     )
-    return Current("shop", "d", members, {"c": 4, "t": 4}, ("c",))
+    return GroupState("shop", "d", members, {"c": 4, "t": 4}, ("c",))
 
 
-def one(change: Change, current: Current | None = None, replicas: int = 1) -> dict[str, Any]:
+def one(change: Change, current: GroupState | None = None, replicas: int = 1) -> dict[str, Any]:
     """Return the row for a number of standbys."""
     (row,) = what_if(current or group(), change, LOAD, replicas=[replicas], costs=COSTS)
     return row

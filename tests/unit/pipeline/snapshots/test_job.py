@@ -57,8 +57,8 @@ def test_records_that_come_twice_or_from_beyond_are_an_error(tmp_path: Path) -> 
 
 def test_a_snapshot_has_the_types_of_its_base_too() -> None:
     """The snapshot includes the base's rows, whatever records follow."""
-    assert writer._types(frozenset({"str"}), ("int",)) == ("int", "str")
-    assert writer._types(None, ("int",)) is None
+    assert writer._merged_types(frozenset({"str"}), ("int",)) == ("int", "str")
+    assert writer._merged_types(None, ("int",)) is None
 
 
 def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> None:
@@ -226,7 +226,16 @@ def test_a_damaged_base_is_passed_over_once_and_only_where_there_was_one(
 
 @pytest.mark.parametrize(
     ("text", "ms"),
-    [("7d", 604_800_000), ("36h", 129_600_000), ("90m", 5_400_000), ("1.5s", 1_500), ("5ms", 5)],
+    [
+        ("7d", 604_800_000),
+        ("36h", 129_600_000),
+        ("90m", 5_400_000),
+        ("1.5s", 1_500),
+        ("5ms", 5),
+        ("90", 90_000),
+        (" 2 s ", 2_000),
+        ("0.0016s", 2),
+    ],
 )
 def test_durations_are_what_they_say(text: str, ms: int) -> None:
     """Any other text is refused."""

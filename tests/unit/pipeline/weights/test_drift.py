@@ -12,9 +12,13 @@ from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.progress import Progress
+from faust_assigner.pipeline.weights import job
 from faust_assigner.pipeline.weights.drift import DriftedTooFar, check, drift, parse_share
+from faust_assigner.pipeline.weights.job import LedgerSummary, Request
 from faust_assigner.weights.document import WeightRow
 from tests.integration.spark.ledgers import SAMPLE, Ledger, good
+from tests.unit.pipeline.weights.test_reports import NOON, after, rate
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -101,3 +105,11 @@ def test_the_summary_has_confidence_age_and_drift(tmp_path: Path) -> None:
     assert heads[-4:] == ["median", "lowest", "oldest", "drift"]
     assert row[-5:] == ["0%", "0%", "0.0", "h", "50%"]
     assert first.output.splitlines()[2].split()[-1] == "-"
+
+
+def test_one_group_that_stopped_does_not_make_the_samples_stale(tmp_path: Path) -> None:
+    """The newest sample of all groups counts."""
+    old = rate("t/0", group_id="old", newest=after(-9 * job.MAX_AGE_S))
+    request = Request(["l"], NOON, str(tmp_path / "w.json"))
+    found = job._finish(request, LedgerSummary([old, rate("t/0")], (), 0), Progress())
+    assert (found["stale_samples"], found["newest_sample"]) == (False, NOON.isoformat())

@@ -13,7 +13,7 @@ import pytest
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.weights import job, publish
-from faust_assigner.pipeline.weights.job import Learned, Request
+from faust_assigner.pipeline.weights.job import LedgerSummary, Request
 from faust_assigner.pipeline.weights.publish import NotPublished, write_file
 from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of
 from faust_assigner.pipeline.weights.weighing import weigh
@@ -27,9 +27,9 @@ def rate(partition: int, *, newest: datetime = NOW, records: int = 10) -> Partit
     return PartitionRate("g", "t", partition, 2, 60_000.0, records, 1_000, 5.0, 0, newest)
 
 
-def learned(*rates: PartitionRate) -> Learned:
+def learned(*rates: PartitionRate) -> LedgerSummary:
     """Return the results of a run."""
-    return Learned(rates or (rate(0), rate(1)), (), 0)
+    return LedgerSummary(rates or (rate(0), rate(1)), (), 0)
 
 
 def test_a_reader_finds_the_old_file_or_the_new_one(
@@ -62,7 +62,7 @@ def test_a_document_too_large_for_a_record_is_said_before_anything_is_sent(
     sent: list[object] = []
     monkeypatch.setattr(publish, "MAX_RECORD_BYTES", 10)
     monkeypatch.setattr(publish, "_send", lambda *given: sent.append(given))
-    monkeypatch.setattr(publish, "ask", lambda *_: None)
+    monkeypatch.setattr(publish, "run_request", lambda *_: None)
     monkeypatch.setattr(job, "published", lambda *_: [])
     request = Request(["somewhere"], NOW, None, Cluster("a:1"), "weights")
     with pytest.raises(NotPublished, match="group 'g'"):
@@ -74,7 +74,7 @@ def test_a_document_of_exactly_the_largest_size_is_sent(monkeypatch: pytest.Monk
     """One byte more is refused."""
     sent: list[dict[str, bytes]] = []
     monkeypatch.setattr(publish, "_send", lambda _, topic, records, __: sent.append(records))
-    monkeypatch.setattr(publish, "ask", lambda *_: None)
+    monkeypatch.setattr(publish, "run_request", lambda *_: None)
     version, rows = weigh((rate(0), rate(1)), computed_at=NOW)
 
     def published() -> int:
@@ -96,7 +96,7 @@ def test_each_groups_record_has_the_time_of_its_newest_sample(
     """Assignors compute the weights' age from this time, not from the run's time."""
     sent: list[dict[str, bytes]] = []
     monkeypatch.setattr(publish, "_send", lambda _, topic, records, __: sent.append(records))
-    monkeypatch.setattr(publish, "ask", lambda *_: None)
+    monkeypatch.setattr(publish, "run_request", lambda *_: None)
     monkeypatch.setattr(job, "published", lambda *_: [])
     old, older = NOW - timedelta(hours=1), NOW - timedelta(hours=2)
     rates = (

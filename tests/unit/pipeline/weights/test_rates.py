@@ -56,6 +56,22 @@ def test_a_rate_is_what_came_in_over_the_time_the_samples_cover() -> None:
     assert (found.samples, found.covered_ms, found.records_in) == (3, 180_000.0, 1_800)
 
 
+@pytest.mark.parametrize("days", [200, 600, 700_000])
+def test_a_topic_whose_samples_are_very_old_keeps_its_rate(days: int) -> None:
+    """Its weight among all samples is next to nothing; its own samples are compared with each other."""
+    old = [
+        sample(3, 60.0 * number - 86_400.0 * days, 600, "gone", cpu_ms=60.0) for number in range(3)
+    ]
+    gone, now = rates_of([*old, *(sample(0, 60.0 * number, 1_200) for number in range(3))])
+    assert (gone.topic, gone.arrived_per_s) == ("gone", pytest.approx(10.0))
+    assert (now.topic, now.arrived_per_s) == ("orders", pytest.approx(20.0))
+    _, rows = weigh([gone, now], computed_at=NOON, by="records")
+    assert [(row.topic, row.weight, row.record_rate) for row in rows] == [
+        ("gone", 0.666667, 10.0),
+        ("orders", 1.333333, 20.0),
+    ]
+
+
 def test_order_and_duplicates_change_nothing() -> None:
     """The samples are shuffled and repeated three times."""
     samples = [

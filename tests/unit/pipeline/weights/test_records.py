@@ -11,7 +11,7 @@ import pytest
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights import publish
 from faust_assigner.pipeline.weights.publish import published_records
-from faust_assigner.snapshots.asking import UnreachableError
+from faust_assigner.snapshots.kafka_requests import UnreachableError
 
 
 class Broker:
@@ -87,6 +87,12 @@ def test_a_missing_topic_is_created_compacted_before_the_records_are_sent(
     calls = sends(monkeypatch, Broker({}, brokers), replication)
     created = ("weights", 1, wanted, {"cleanup.policy": "compact"})
     assert calls == [{"bootstrap_servers": ["a:1"]}, "start", created, "close", *SENT]
+
+
+def test_a_topic_with_a_longer_name_is_another_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records' own topic is created."""
+    calls = sends(monkeypatch, Broker({"weights-old": 1, "old-weights": 1}, 2), None)
+    assert calls[2] == ("weights", 1, 2, {"cleanup.policy": "compact"})
 
 
 def test_a_topic_that_exists_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from faust_assigner.model import Member
 from faust_assigner.pipeline.cluster import Cluster
-from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.ledgers.current import GroupState
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Tolerance, TooManyRefused
 from faust_assigner.pipeline.progress import Progress
@@ -20,7 +20,7 @@ from faust_assigner.pipeline.weights import drift as drift_module
 from faust_assigner.pipeline.weights import job
 from faust_assigner.pipeline.weights.drift import DriftedTooFar, check, published
 from faust_assigner.pipeline.weights.job import (
-    Learned,
+    LedgerSummary,
     NothingToLearn,
     Request,
     half_life_s,
@@ -183,10 +183,10 @@ def test_the_published_weights_are_the_files_or_else_the_topics(
 # -- the report -----------------------------------------------------------------------------------
 
 
-def current(decision_id: str) -> Current:
+def current(decision_id: str) -> GroupState:
     """Return two members, one with both partitions."""
     members = (Member("a", ["t"], actives={"t": [0, 1]}, generation=1), Member("b", ["t"]))
-    return Current("g", decision_id, members, {"t": 2}, (), (), NOON)
+    return GroupState("g", decision_id, members, {"t": 2}, (), (), NOON)
 
 
 def test_the_whole_report_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_the_whole_report_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shown = Progress()
     stages: list[str] = []
     monkeypatch.setattr(shown, "enter", stages.append)
-    learned = Learned(rates, (current("d2"), current("d1")), 7)
+    learned = LedgerSummary(rates, (current("d2"), current("d1")), 7)
     found = job._finish(request, learned, shown)
     shadow = found.pop("shadow")
     version = int(NOON.timestamp() * 1000)
@@ -283,7 +283,7 @@ def test_a_run_without_a_cluster_and_a_topic_sends_no_records(
     monkeypatch.setattr(job, "published", lambda *_: [])
     request = Request(["l"], NOON, str(tmp_path / "w.json"), cluster, topic)
     shown = Progress()
-    found = job._finish(request, Learned([rate("t/0")], (), 0), shown)
+    found = job._finish(request, LedgerSummary([rate("t/0")], (), 0), shown)
     assert (found["records_published"], found["shadow"]) == (0, [])
     assert shown.stage == "publishing the weights"
 
@@ -301,13 +301,13 @@ def test_a_score_has_the_weights_and_the_topics_of_its_own_group(
     monkeypatch.setattr(job, "score", score)
     members = (Member("a", ["t", "c", "lead"]),)
     partitions = {"c": 2, "lead": 1, "t": 2}
-    current_ = Current("g", "d", members, partitions, ("c",), ("lead",), None)
+    current_ = GroupState("g", "d", members, partitions, ("c",), ("lead",), None)
     rates = [rate("t/0"), rate("t/1", arrived=18_000.0)]
     rates += [rate("t/0", group_id="h", arrived=9_000.0), rate("t/1", group_id="h")]
     request = Request(
         ["l"], NOON, str(tmp_path / "w.json"), by="records", replicas=3, limits=Limits(0.75, 1.25)
     )
-    found = job._finish(request, Learned(rates, (current_,), 0), Progress())
+    found = job._finish(request, LedgerSummary(rates, (current_,), 0), Progress())
     assert found["shadow"] == [{"group_id": "g", "decision_id": "d", "ts": None, "score": 1}]
     weights = {("t", 0): 0.75, ("t", 1): 1.25}
     more = {"replicas": 3, "changelogs": ("c",), "weightless": ("lead",)}
@@ -328,7 +328,7 @@ def test_a_run_that_publishes_to_a_topic_alone_is_compared_with_the_topic(
     cluster = Cluster("a:1")
     request = Request(["l"], NOON, None, cluster, "weights", by="records", max_drift=0.2)
     with pytest.raises(DriftedTooFar):
-        job._finish(request, Learned([rate("t/0"), rate("t/1")], (), 0), Progress())
+        job._finish(request, LedgerSummary([rate("t/0"), rate("t/1")], (), 0), Progress())
     assert asked == [(cluster, "weights")]
 
 
@@ -365,21 +365,25 @@ def test_a_run_reads_its_ledgers_with_the_clients_properties(
 
 
 def test_of_equal_weights_the_last_partition_is_the_heaviest(tmp_path: Path) -> None:
-    """The order is by topic and number; the age is that of the group's oldest sample."""
-    rates = [rate("t/0"), rate("t/1", newest=after(-9)), rate("s/1", newest=after(-5))]
+    """The order is by topic and number; the age is that of the oldest sample, here 25 hours."""
+    rates = [rate("t/0"), rate("t/1", newest=after(-90_009)), rate("s/1", newest=after(-5))]
     rates.append(rate("s/0"))
     found = job._finish(
-        Request(["l"], NOON, str(tmp_path / "w.json")), Learned(rates, (), 0), Progress()
+        Request(["l"], NOON, str(tmp_path / "w.json")), LedgerSummary(rates, (), 0), Progress()
     )
     (told,) = found["groups"]
-    assert (told["heaviest_partition"], told["oldest_s"], told["partitions"]) == ("t/1", 9.0, 4)
+    assert (told["heaviest_partition"], told["oldest_s"], told["partitions"]) == (
+        "t/1",
+        90_009.0,
+        4,
+    )
 
 
 @pytest.mark.parametrize(("late_s", "stale"), [(0, False), (1, True)])
 def test_samples_are_stale_beyond_their_age(tmp_path: Path, late_s: int, stale: bool) -> None:
     """Samples at the limit still count."""
     request = Request(["l"], after(job.MAX_AGE_S + late_s), str(tmp_path / "w.json"))
-    found = job._finish(request, Learned([rate("t/0")], (), 0), Progress())
+    found = job._finish(request, LedgerSummary([rate("t/0")], (), 0), Progress())
     assert found["stale_samples"] is stale
 
 
@@ -389,7 +393,7 @@ def test_nothing_is_learned_without_a_sample(tmp_path: Path) -> None:
     with pytest.raises(
         NothingToLearn, match=r"no partition_sample in one, two \(3 lines refused\)"
     ):
-        job._finish(request, Learned([], (), 3), Progress())
+        job._finish(request, LedgerSummary([], (), 3), Progress())
 
 
 def test_a_run_reads_the_samples_of_its_period_with_its_half_life(tmp_path: Path) -> None:

@@ -1,0 +1,257 @@
+"""Batches of ``Stream.take``; under ``exactly_once`` the records sent for a batch join a transaction.
+
+Stock Faust's ``take`` reads in the background. The agent that gets the batch then has no current event,
+so the records that it sends belong to no transaction. A batch of stock Faust also mixes partitions, although
+each partition has its own transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from faust.streams import _current_event
+from mode.utils.times import want_seconds
+
+if TYPE_CHECKING:
+    from faust.types.events import EventT
+    from faust.types.tuples import TP
+    from mode.services import WaitArgT
+    from mode.utils.times import Seconds
+
+    from faust_assigner.app.host.bases import StreamBase as Stream
+else:
+    from faust.streams import Stream
+
+#: Seconds between two checks whether a commit or a rebalance waits for records of an incomplete batch.
+LOOK_S = 0.1
+
+
+class TakenRecord(NamedTuple):
+    """One record: the value after the stream's processors, and the event."""
+
+    value: object
+    event: EventT[object]
+
+
+class BatchBuffer:
+    """The records that wait for an agent: full batches, and ``filling`` with up to ``most`` records."""
+
+    def __init__(self, stream: Stream, most: int) -> None:
+        self.stream, self.most = stream, most
+        self.filling: list[TakenRecord] = []
+        self.batches: deque[list[TakenRecord]] = deque()
+        self.full, self.room = asyncio.Event(), asyncio.Event()
+
+    async def collect(self, value: object) -> object:
+        """Add the current record to ``filling``; wait while ``filling`` is full.
+
+        The stream calls this method as one of its processors. Raises RuntimeError without a current event.
+        """
+        event = self.stream.current_event
+        if event is None:
+            raise RuntimeError("take() needs a stream whose values are records")
+        while len(self.filling) >= self.most:
+            self.room.clear()
+            if (await self.stream.wait(self.room)).stopped:
+                return value
+        self.filling.append(TakenRecord(value, event))
+        if len(self.filling) >= self.most:
+            self.full.set()
+        return value
+
+    def make_batches(self) -> None:
+        """Move the records from ``filling`` to one batch for each partition, the oldest record first."""
+        by_partition: dict[TP, list[TakenRecord]] = {}
+        for taken in self.filling:
+            by_partition.setdefault(taken.event.message.tp, []).append(taken)
+        self.batches.extend(by_partition.values())
+        self.filling = []
+        self.full.clear()
+        self.room.set()
+
+    def next_batch(self) -> list[TakenRecord]:
+        """Remove the first batch and return its records of the current generation.
+
+        The current owners of the partitions read the records of earlier generations again.
+        """
+        generation = self.stream.app.consumer_generation_id
+        return [
+            taken
+            for taken in self.batches.popleft()
+            if taken.event.message.generation_id == generation
+        ]
+
+
+class TimelyStream(Stream):
+    """The stream of an app without ``exactly_once``: an incomplete batch does not delay a rebalance.
+
+    Stock Faust's ``take`` waits until its batch is full or ``within`` is over. Meanwhile the rebalance waits
+    for the records in the batch: an eager rebalance for ever, a cooperative one until its timeout.
+    """
+
+    async def wait_for_stopped(
+        self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
+    ) -> bool:
+        """Wait for ``coros`` as ``take`` does; return early if a rebalance or the shutdown waits.
+
+        ``take`` then returns the records that it has read.
+        """
+        if not all(isinstance(event, asyncio.Event) for event in coros):
+            return await super().wait_for_stopped(*coros, timeout=timeout)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + want_seconds(timeout) if timeout else None
+        while True:
+            left = LOOK_S if end is None else max(0.0, min(LOOK_S, end - loop.time()))
+            # Ignore the result, which is True after a timeout as well.
+            await super().wait_for_stopped(*coros, timeout=left)
+            if any(event.is_set() for event in coros):
+                return False
+            if (
+                self.should_stop
+                or (end is not None and loop.time() >= end)
+                or self._holds_up_a_round()
+            ):
+                return True
+
+    def _holds_up_a_round(self) -> bool:
+        """Return whether a rebalance or the shutdown waits for unfinished records.
+
+        A rebalance and the shutdown wait only with Faust's setting ``stream_wait_empty``.
+        """
+        consumer = self.app.consumer
+        if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
+            return False
+        leaving: frozenset[TP] = getattr(consumer, "leaving", frozenset())
+        return (
+            self.app.should_stop
+            or not self.app.flow_control.is_active()
+            or any(m.tp in leaving and not m.acked for m in list(consumer._unacked_messages))
+        )
+
+
+class TransactionalStream(Stream):
+    """The stream under ``exactly_once``: a batch has records of one partition and sets the current event."""
+
+    #: The stream keeps the buffer: a stream outlives a failed agent, so no record in the buffer is lost.
+    _buffer: BatchBuffer | None = None
+
+    def __aiter__(self) -> AsyncIterator[object]:
+        # Do not hold records back from an agent that acknowledges by itself: the agent may need a later
+        # record before it acknowledges an earlier record.
+        if self.app.in_transaction and self.enable_acks:
+            hold = self.app.consumer.transactions.held.hold_value
+            if hold not in self._processors:
+                # Put ``hold`` before the processors that send records: echo, through, group_by.
+                self._processors.insert(0, hold)
+        return super().__aiter__()
+
+    def take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
+        """Yield lists of values; the values of a list come from one partition."""
+        if not self.app.in_transaction:
+            return super().take(max_, within)
+        return self._batches(max_, within, lambda taken: taken.value)
+
+    def take_events(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
+        """Yield lists of events; the events of a list come from one partition."""
+        if not self.app.in_transaction:
+            return super().take_events(max_, within)
+        return self._batches(max_, within, lambda taken: taken.event)
+
+    def take_with_timestamp(
+        self, max_: int, within: Seconds, timestamp_field_name: str
+    ) -> AsyncGenerator[list[object], None]:
+        """Yield lists of values of one partition; store the record's timestamp in values of type dict."""
+        if not self.app.in_transaction:
+            return super().take_with_timestamp(max_, within, timestamp_field_name)
+
+        def stamped(taken: TakenRecord) -> object:
+            if isinstance(taken.value, dict) and timestamp_field_name:
+                taken.value[timestamp_field_name] = taken.event.message.timestamp
+            return taken.value
+
+        return self._batches(max_, within, stamped)
+
+    def noack_take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
+        """Yield lists of events of one partition; the agent acknowledges the events itself."""
+        if not self.app.in_transaction:
+            return super().noack_take(max_, within)
+        return self._batches(max_, within, lambda taken: taken.event, by_hand=True)
+
+    def _batches(
+        self,
+        max_: int,
+        within: Seconds,
+        shown: Callable[[TakenRecord], object],
+        *,
+        by_hand: bool = False,
+    ) -> AsyncGenerator[list[object], None]:
+        within_s = want_seconds(within) if within else None
+        batches = self._hand_out(self._collected(max_), within_s, shown, by_hand)
+        self._active_agens.add(batches)  # the stream closes these generators at its end
+        return batches
+
+    def _collected(self, most: int) -> BatchBuffer:
+        if self._buffer is None:
+            self._buffer = BatchBuffer(self, most)
+            self.enable_acks = False
+            self.add_processor(self._buffer.collect)
+        self._buffer.most = most
+        self._enable_passive(
+            self.channel
+        )  # no effect while a failed agent's background reader runs
+        return self._buffer
+
+    async def _hand_out(
+        self,
+        buffer: BatchBuffer,
+        within_s: float | None,
+        shown: Callable[[TakenRecord], object],
+        by_hand: bool,
+    ) -> AsyncGenerator[list[object], None]:
+        transactions = self.app.consumer.transactions
+        while not self.should_stop:
+            if not buffer.batches:
+                await self._fill(buffer, within_s)
+                buffer.make_batches()
+                continue
+            if not by_hand:
+                await transactions.held.wait_for_commit(buffer.batches[0][0].event)
+            batch = buffer.next_batch()
+            if not batch:
+                continue
+            # The last event has the highest offset, so a commit waits for the whole batch.
+            _current_event.set(weakref.ref(batch[-1].event))
+            try:
+                yield [shown(taken) for taken in batch]
+            finally:
+                _current_event.set(None)
+                for taken in () if by_hand else batch:
+                    await self.ack(taken.event)
+
+    async def _fill(self, buffer: BatchBuffer, within_s: float | None) -> None:
+        """Wait until ``buffer`` is full or ``within_s`` is over, in seconds (None: no limit).
+
+        Return early if a commit, a rebalance or the shutdown waits for records in the buffer.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + within_s if within_s else None
+        while not (self.should_stop or buffer.full.is_set()):
+            if self._is_waited_for([taken.event for taken in buffer.filling]):
+                return
+            left = LOOK_S if end is None else end - loop.time()
+            if left <= 0:
+                return
+            await self.wait_for_stopped(buffer.full, timeout=min(left, LOOK_S))
+
+    def _is_waited_for(self, events: list[EventT[object]]) -> bool:
+        leaving: frozenset[TP] = getattr(self.app.consumer, "leaving", frozenset())
+        stopping = (
+            self.app.should_stop
+            or not self.app.flow_control.is_active()
+            or any(event.message.tp in leaving for event in events)
+        )
+        return bool(events) and (stopping or self.app.consumer.transactions.held.waits_for(events))
