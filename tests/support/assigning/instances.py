@@ -265,7 +265,7 @@ async def consumers(*names_or_consumers: Consumer) -> AsyncIterator[tuple[Consum
 
 async def calls_ended() -> None:
     """Wait for cancelled calls, which end later in gRPC's tasks; ignore a server's own waiting."""
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if not any(
             "_cython" in repr(task) and "coro=<AioServer." not in repr(task)

@@ -18,6 +18,7 @@ from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Batch
 from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
+from tests.support.assigning.instances import calls_ended
 from tests.support.certificates import Authority, Pair
 
 PATIENCE_S = 20.0
@@ -86,6 +87,7 @@ async def etcd_of(
     finally:
         await store.close()
         await server.stop(None)
+        await calls_ended()
 
 
 async def test_the_next_call_shows_the_certificate_that_replaced_the_first(

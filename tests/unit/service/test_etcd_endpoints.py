@@ -14,6 +14,7 @@ from faust_assigner.service.errors import StoreError, StoreUnavailable
 from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.etcd import EtcdStore, loses_leases
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
+from tests.support.assigning.instances import calls_ended
 
 
 def closed_ports(count: int) -> list[str]:
@@ -87,6 +88,7 @@ async def test_the_first_call_waits_for_a_slow_connection() -> None:
         await store.close()
         await asyncio.sleep(0.1)  # the relay's connections end
     await server.stop(None)
+    await calls_ended()
 
 
 async def test_an_outage_opens_no_connection_after_the_other() -> None:

@@ -15,6 +15,7 @@ from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
+from tests.support.assigning.instances import calls_ended
 
 PATIENCE_S = 10.0
 
@@ -82,6 +83,7 @@ async def _members(fault: str) -> AsyncIterator[tuple[EtcdStore, _Member, _Membe
         await store.close()
         for server in servers:
             await server.stop(None)
+        await calls_ended()
 
 
 async def _first_key(store: EtcdStore) -> str:

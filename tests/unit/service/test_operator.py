@@ -21,6 +21,7 @@ from faust_assigner.service.proto.kafka_assigner_pb2_grpc import (
     add_KafkaAssignerAdminServicer_to_server,
 )
 from faust_assigner.service.server.groups import Groups
+from tests.support.assigning.instances import calls_ended
 
 PLACE = {"topic": "t", "partition": 3}
 CODES = (
@@ -301,3 +302,4 @@ async def test_a_watch_ends_if_the_connection_has_become_silent(
             await asyncio.wait_for(watch(admin), 20.0)
     assert seen == ["x"]
     await server.stop(None)
+    await calls_ended()
