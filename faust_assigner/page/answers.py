@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from faust_assigner.page.paths import PATHS, STATIC
 from faust_assigner.page.watch import Watch
 
 #: The headers of every answer. The browser may load scripts, styles and pictures only from files
@@ -22,20 +23,12 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-EVENTS: Final = "events"
 EVENT_HEADERS: Final[Mapping[str, str]] = {
     **HEADERS,
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",
 }
-_STATIC: Final[Mapping[str, str]] = {
-    "page.css": "text/css; charset=utf-8",
-    "page.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
-#: The paths of the page, without ``events``, which is a stream.
-PATHS: Final = ("", "parts", "story", *_STATIC)
 _HTML: Final = "text/html; charset=utf-8"
 
 
@@ -55,8 +48,8 @@ async def answer(
 
     ``headers`` are the request's headers, with names in lower case.
     """
-    if path in _STATIC:
-        return _new_answer(_static_file(path), _STATIC[path])
+    if path in STATIC:
+        return _new_answer(_static_file(path), STATIC[path])
     if path == "story":
         watch.touch()
         is_part = bool(query.get("part"))

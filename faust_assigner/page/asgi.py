@@ -20,8 +20,9 @@ from urllib.parse import parse_qsl
 
 from faust_assigner.app.metrics.probes import LINES, ledger_page, live_problems
 from faust_assigner.app.metrics.probes import MARK as METRICS
-from faust_assigner.page.answers import EVENT_HEADERS, EVENTS, HEADERS, Answer, answer
+from faust_assigner.page.answers import EVENT_HEADERS, HEADERS, Answer, answer
 from faust_assigner.page.mount import MARK, PageService
+from faust_assigner.page.paths import EVENTS
 from faust_assigner.page.watch import TooManyStreams, Watch
 from faust_assigner.wire.worker_status import encode_document
 

@@ -9,10 +9,9 @@ worker's loop is blocked, the thread answers requests for the page itself, on th
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web as aiohttp_web
 from faust import web
@@ -22,24 +21,21 @@ from faust_assigner.app import settings
 from faust_assigner.app.metrics.install import add_pages
 from faust_assigner.app.metrics.probes import MARK as METRICS
 from faust_assigner.app.metrics.probes import PREFIX
-from faust_assigner.app.weights.provider import connection_of
-from faust_assigner.page.answers import EVENTS, PATHS
-from faust_assigner.page.server import application, respond
-from faust_assigner.page.takeover import Takeover
-from faust_assigner.page.watch import WORKER_SHARE, Watch
-from faust_assigner.settings.table import PAGE, URLS
-from faust_assigner.status.collect import Looks, Where
+from faust_assigner.page.paths import EVENTS, PATHS
+from faust_assigner.settings.table import PAGE
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.web.base import Web
 
+    from faust_assigner.page.thread import PageThread
+    from faust_assigner.page.watch import Watch
+
 logger = get_logger(__name__)
 
 MARK: Final = "_faust_assigner_page"
-#: Time limits in seconds: a worker's answer to a request for its status; the thread's end at a
-#: stop.
-DEADLINE_S, STOP_S = 2.0, 5.0
+#: The time limit in seconds for the thread's end at a stop.
+STOP_S = 5.0
 #: The interval in seconds at which the worker's event loop shows that it is not blocked.
 TURN_S: Final = 0.3
 
@@ -58,6 +54,8 @@ def _page_view(path: str) -> type[object]:
 
         async def get(self, request: aiohttp_web.Request) -> aiohttp_web.StreamResponse:
             """Answer with the content that the page's thread made last."""
+            from faust_assigner.page.server import respond
+
             return await respond(getattr(self.app, MARK).watch, path, request)
 
     return Page
@@ -96,143 +94,68 @@ def install(app: AppT) -> PageService | None:
     return service
 
 
-def where_of(app: AppT) -> Where:
-    """Return the app's own group, with separate connections for the page."""
-    return Where(
-        connection={**connection_of(app), "client_id": f"{app.conf.broker_client_id}-page"},
-        group_id=str(app.conf.id),
-        workers=(str(app.conf.canonical_url),),
-        patterns=settings.read_or_default(app, URLS),
-        deadline_s=DEADLINE_S,
-    )
-
-
 class PageService(Service):  # type: ignore[misc]
-    """A service that starts and stops the page's thread, together with the app's metrics."""
+    """A service that starts and stops the page's thread, together with the app's metrics.
+
+    The thread starts with a worker that has a web server, or at the first request of an ASGI
+    application.
+    """
 
     def __init__(self, app: AppT, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.page = PageThread(app)
+        self._app = app
+        #: The worker's event loop between the start and the stop of this service.
+        self._their_loop: asyncio.AbstractEventLoop | None = None
+        self._is_thread_started = False
+        #: Faust's web server, which the command line sets up in every worker; None before.
+        self._server: Web | None = None
+
+    @cached_property
+    def page(self) -> PageThread:
+        """The thread. Its imports take half a second, which a worker without a page does not pay."""
+        from faust_assigner.page.thread import PageThread
+
+        page = PageThread(self._app)
+        page.server = self._server
+        return page
 
     @property
     def watch(self) -> Watch:
-        """The queries of the group, with the page's content."""
+        """The queries of the group, with the page's content. The thread runs from now on."""
+        self._start_thread()
         return self.page.watch
 
     def add_to(self, server: Web) -> None:
         """Add the page to Faust's web server during its setup."""
-        self.page.server = server
+        self._server = server
+        if "page" in vars(self):
+            self.page.server = server
         blueprint.register(server.app, url_prefix=PREFIX)
         server.app.page(PREFIX, name="faust_assigner_page:home")(_Home)
 
     async def on_start(self) -> None:
         """Start the thread, which makes no query until a browser opens the page."""
-        self.page.start(asyncio.get_running_loop())
+        self._their_loop = asyncio.get_running_loop()
+        if self._app.conf.web_enabled:
+            self._start_thread()
 
     async def on_stop(self) -> None:
         """End the thread and its connections."""
-        if not await asyncio.to_thread(self.page.stop, STOP_S):
+        self._their_loop, self._is_thread_started = None, False
+        if "page" in vars(self) and not await asyncio.to_thread(self.page.stop, STOP_S):
             logger.warning(
                 "The thread of the page did not end within %g s; the worker stops without it",
                 STOP_S,
             )
 
+    def _start_thread(self) -> None:
+        if self._their_loop is not None and not self._is_thread_started:
+            self._is_thread_started = True
+            self.page.start(self._their_loop)
+
     @Service.task  # type: ignore[untyped-decorator]
     async def _turn(self) -> None:
         while not self.should_stop:
-            self.page.turned_at = time.monotonic()
+            if self._is_thread_started:
+                self.page.turned_at = time.monotonic()
             await self.sleep(TURN_S)
-
-
-class PageThread:
-    """The thread that makes the page.
-
-    ``turned_at`` is the monotonic time at which the worker's event loop last ran our task.
-    """
-
-    def __init__(self, app: AppT) -> None:
-        self._app = app
-        self.watch = Watch(
-            str(app.conf.id), lambda: Looks(where_of(app), time.time), share=WORKER_SHARE
-        )
-        self.turned_at = time.monotonic()
-        #: Faust's web server; None before its setup.
-        self.server: Any = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ended: asyncio.Event | None = None
-        self._is_ended = threading.Event()
-
-    def start(self, their_loop: asyncio.AbstractEventLoop) -> None:
-        """Start the thread. ``their_loop`` is the worker's event loop."""
-        self.turned_at = time.monotonic()
-        self._is_ended.clear()
-        self._thread = threading.Thread(
-            target=self._run, args=(their_loop,), name="assignor-page", daemon=True
-        )
-        self._thread.start()
-
-    def stop(self, seconds: float) -> bool:
-        """End the thread; return whether the thread ended within ``seconds``."""
-        self._is_ended.set()
-        loop, ended, thread = self._loop, self._ended, self._thread
-        if loop is not None and ended is not None:
-            with contextlib.suppress(RuntimeError):  # the thread has closed its loop
-                loop.call_soon_threadsafe(ended.set)
-        if thread is not None:
-            thread.join(seconds)
-        return thread is None or not thread.is_alive()
-
-    def _run(self, their_loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            asyncio.run(self._serve(their_loop))
-        except Exception:
-            logger.exception(
-                "The page of this worker has failed; the worker continues without the page"
-            )
-
-    async def _serve(self, their_loop: asyncio.AbstractEventLoop) -> None:
-        self._ended, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        runner = aiohttp_web.AppRunner(
-            application(self.watch, prefix=PREFIX, closes=True),
-            access_log=None,
-            shutdown_timeout=0.1,
-            handler_cancellation=True,
-        )
-        await runner.setup()
-        tasks = [asyncio.create_task(self.watch.run())]
-        conf = self._app.conf
-        if not conf.web_in_thread and conf.web_ssl_context is None:
-            tasks.append(asyncio.create_task(self._takeover(runner, their_loop).run()))
-        try:
-            if not self._is_ended.is_set():
-                await self._ended.wait()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await runner.cleanup()
-
-    def _takeover(self, runner: Any, their_loop: asyncio.AbstractEventLoop) -> Takeover:
-        return Takeover(
-            sockets=self._listening,
-            turned_at=lambda: self.turned_at,
-            clock=time.monotonic,
-            is_ours=_is_of_page,
-            ours=lambda: runner.server(),
-            theirs=lambda: self.server._runner.server(),
-            their_loop=their_loop,
-        )
-
-    def _listening(self) -> list[object]:
-        """Return the listening sockets of the worker's web server; empty before its start."""
-        return [
-            one
-            for site in (() if self.server is None else tuple(self.server._runner.sites))
-            for one in getattr(getattr(site, "_server", None), "sockets", None) or ()
-        ]
-
-
-def _is_of_page(target: str) -> bool:
-    path = target.partition("?")[0]
-    return path.startswith(f"{PREFIX}/") and path.removeprefix(f"{PREFIX}/") in (*PATHS, EVENTS)

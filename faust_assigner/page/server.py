@@ -9,7 +9,8 @@ from ipaddress import ip_address
 
 from aiohttp import web
 
-from faust_assigner.page.answers import EVENT_HEADERS, EVENTS, HEADERS, answer
+from faust_assigner.page.answers import EVENT_HEADERS, HEADERS, answer
+from faust_assigner.page.paths import EVENTS
 from faust_assigner.page.watch import TooManyStreams, Watch
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from faust_assigner.clients.groups import GroupNotFound, NoBrokerAnswers
-from faust_assigner.page import mount, server
+from faust_assigner.page import mount, server, thread
 from faust_assigner.page.history import KEPT_S, History, Move
 from faust_assigner.page.look import Problem, _saved_problem
-from faust_assigner.page.mount import PageService, PageThread
+from faust_assigner.page.mount import PageService
 from faust_assigner.page.scrub import scrubbed
 from faust_assigner.page.story import story_of
 from faust_assigner.page.tasks import families_of
+from faust_assigner.page.thread import PageThread
 from faust_assigner.page.watch import Watch
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Difference, Report
@@ -208,7 +209,7 @@ async def test_the_end_of_the_page_waits_for_its_tasks_and_then_closes_its_serve
             await asyncio.sleep(0)
             calls.append("task ended")
 
-    monkeypatch.setattr(mount.aiohttp_web, "AppRunner", Runner)
+    monkeypatch.setattr(thread.aiohttp_web, "AppRunner", Runner)
     page = PageThread(app_of())
     monkeypatch.setattr(page.watch, "run", run)
     page._app = SimpleNamespace(conf=SimpleNamespace(web_in_thread=True, web_ssl_context=None))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +12,9 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.metrics.probes import MARK as METRICS
-from faust_assigner.page import mount
-from faust_assigner.page.mount import MARK, PageThread, where_of
+from faust_assigner.page import mount, thread
+from faust_assigner.page.mount import MARK
+from faust_assigner.page.thread import PageThread, where_of
 from faust_assigner.page.watch import SHARE, WORKER_SHARE
 from faust_assigner.settings.table import PAGE
 from tests.support.faust_group import make_app
@@ -44,10 +47,10 @@ async def test_a_thread_that_was_stopped_serves_again_after_a_second_start() -> 
     page = PageThread(app_of())
     for _ in range(2):
         page.start(asyncio.get_running_loop())
-        thread = page._thread
-        assert thread is not None
-        await asyncio.to_thread(thread.join, 0.5)
-        assert thread.is_alive()
+        running = page._thread
+        assert running is not None
+        await asyncio.to_thread(running.join, 0.5)
+        assert running.is_alive()
         assert await asyncio.to_thread(page.stop, 20)
 
 
@@ -97,7 +100,7 @@ def test_every_worker_has_a_page_unless_it_is_turned_off() -> None:
 )
 def test_only_requests_for_the_page_are_taken_over(target: str, is_ours: bool) -> None:
     """Queries do not matter; the probes of a blocked worker wait for the worker's own loop."""
-    assert mount._is_of_page(target) is is_ours
+    assert thread._is_of_page(target) is is_ours
 
 
 def test_the_page_needs_the_metrics_and_starts_and_stops_with_them() -> None:
@@ -114,7 +117,7 @@ def test_the_page_needs_the_metrics_and_starts_and_stops_with_them() -> None:
 
 def test_a_worker_that_does_not_answer_holds_up_the_page_for_seconds_only() -> None:
     """Each look queries the worker's status."""
-    assert where_of(app_of()).deadline_s == mount.DEADLINE_S
+    assert where_of(app_of()).deadline_s == thread.DEADLINE_S
 
 
 @pytest.mark.parametrize(
@@ -196,3 +199,52 @@ async def test_the_sign_of_life_is_as_young_as_the_start_of_the_thread() -> None
 def test_a_page_that_was_never_started_has_ended() -> None:
     """A worker that fails before its services start still stops them."""
     assert PageThread(app_of()).stop(0.0)
+
+
+async def test_a_worker_without_a_web_server_starts_the_thread_at_the_first_request_only() -> None:
+    """The thread's imports take half of a worker's start; an ASGI application may still ask."""
+    service = mount.PageService(app_of(web_enabled=False))
+    await service.start()
+    assert "page" not in vars(service)
+    assert service.watch is service.watch
+    running = service.page._thread
+    assert running is not None
+    assert running.is_alive()
+    await service.stop()
+    assert not running.is_alive()
+
+
+async def test_a_request_outside_the_workers_life_starts_no_thread() -> None:
+    """Nothing would end the thread."""
+    service = mount.PageService(app_of())
+    assert service.watch.group
+    assert service.page._thread is None
+    await service.start()
+    running = service.page._thread
+    await service.stop()
+    assert service.watch.group
+    assert service.page._thread is running is not None
+
+
+async def test_the_thread_starts_again_with_its_worker() -> None:
+    """Faust restarts a worker's services after a crash."""
+    service = mount.PageService(app_of())
+    for _ in range(2):
+        await service.on_start()
+        running = service.page._thread
+        assert running is not None
+        assert running.is_alive()
+        await service.on_stop()
+
+
+def test_a_worker_is_configured_without_the_imports_of_the_page() -> None:
+    """kio, jinja2 and the reader of groups would double the time of a worker's start."""
+    script = (
+        "import faust, sys; app = faust.App('a', PartitionAssignor='faust_assigner:PartitionAssignor');"
+        "app.finalize(); app.on_webserver_init(app.web); print(hasattr(app, '_faust_assigner_page'),"
+        "{'kio', 'jinja2', 'faust_assigner.clients', 'faust_assigner.coordinator'} & sys.modules.keys())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[0] == "True set()"

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from faust_assigner.page import mount
+from faust_assigner.page import mount, thread
 from faust_assigner.page.history import History, Move
-from faust_assigner.page.mount import PageService, PageThread
+from faust_assigner.page.mount import PageService
 from faust_assigner.page.takeover import _accepted
 from faust_assigner.page.tasks import Family, Task
+from faust_assigner.page.thread import PageThread
 from faust_assigner.status.report import Copy, Partition
 from tests.support.page import fleet
 from tests.unit.page.test_history import AT, at
@@ -90,7 +91,7 @@ async def test_the_thread_cannot_hold_up_the_end_of_the_process(
     told: list[Any] = []
     page = PageThread(app_of())
     fake = SimpleNamespace(Thread=lambda **options: FakeThread(told, **options))
-    monkeypatch.setattr(mount, "threading", fake)
+    monkeypatch.setattr(thread, "threading", fake)
     loop: Any = "loop"
     page.start(loop)
     assert page.stop(7.5) is False
@@ -118,7 +119,7 @@ async def test_a_bug_of_the_page_is_logged_and_the_worker_goes_on(
         asked.append((given, more))
         raise ZeroDivisionError
 
-    monkeypatch.setattr(mount, "application", application)
+    monkeypatch.setattr(thread, "application", application)
     page = PageThread(app_of())
     page.start(asyncio.get_running_loop())
     assert await asyncio.to_thread(page.stop, 20)
@@ -130,7 +131,7 @@ def test_a_takeover_compares_signs_of_life_with_the_clock_that_dates_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A change of the wall clock is no sign of a blocked loop."""
-    monkeypatch.setattr(mount, "Takeover", lambda **given: given)
+    monkeypatch.setattr(thread, "Takeover", lambda **given: given)
     page = PageThread(app_of())
     loop: Any = object()
     found: Any = page._takeover(SimpleNamespace(), loop)
