@@ -91,13 +91,6 @@ class RepairedConsumer(Consumer):
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return new_thread(RepairedThread, self)
 
-    def topic_partitions(self, topic: str) -> int | None:
-        """Return the number of partitions of ``topic``; None if the cached metadata lacks the topic.
-
-        Stock Faust returns 0, so the agent's first change of a new table raises PartitionsMismatch.
-        """
-        return super().topic_partitions(topic) or None
-
     async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
         """Fetch the end offsets of ``partitions``; under ``exactly_once``, the ends of committed records.
 

@@ -168,8 +168,22 @@ class RepairedThread(AssigningThread):
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to ``topics``; partitions that are assigned stay assigned until the next round."""
         names = set(topics)
-        if not await self.call_thread(change_topics, self._ensure_consumer(), names):
+        with waits_of(self.app).during(
+            "A subscription", "the current rebalance", agents_s(self.app)
+        ):
+            is_changed = await self.call_thread(change_topics, self._ensure_consumer(), names)
+        if not is_changed:
             await super().subscribe(names)
+
+    def topic_partitions(self, topic: str) -> int | None:
+        """Return the number of partitions of ``topic``; None if the cached metadata lacks the topic.
+
+        Stock Faust reads the counts that aiokafka caches on the leader of the group only, and returns 0
+        for a topic without metadata, so the agent's first change of a new table raises
+        PartitionsMismatch.
+        """
+        client = self._consumer
+        return (client and len(client.partitions_for_topic(topic) or ())) or None
 
     async def seek_to_committed(self) -> Mapping[TP, int | None]:
         """Seek all partitions to their committed offsets, which one request fetches."""

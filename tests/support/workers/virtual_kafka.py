@@ -120,6 +120,10 @@ class VirtualConsumer:
         """Return all committed offsets at once."""
         return {tp: SimpleNamespace(offset=self.logs.committed.get(tp, -1)) for tp in tps}
 
+    def partitions_for_topic(self, topic: str) -> range:
+        """Return the partitions, as many as the coordinator's snapshot has."""
+        return range(self._coordinator._metadata_snapshot[topic])
+
     async def start(self) -> None:
         """Keep the thread's loop."""
         self.loop = asyncio.get_running_loop()

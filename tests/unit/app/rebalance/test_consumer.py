@@ -377,14 +377,6 @@ async def test_a_fetch_waits_while_the_flow_is_stopped() -> None:
     assert await asyncio.wait_for(waiting, 5.0) == ({}, set())
 
 
-def test_the_partitions_of_an_unknown_topic_are_unknown() -> None:
-    """A topic with no partitions would count as a partition mismatch."""
-
-    consumer, counts = Consumer(), {"orders": 4, "young": 0}
-    consumer._thread = SimpleNamespace(topic_partitions=counts.get)
-    assert [consumer.topic_partitions(t) for t in ("orders", "young", "gone")] == [4, None, None]
-
-
 async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_silent() -> None:
     """Faust mistakes the timeout for a stop."""
     answers: list[Any] = [TimeoutError(), None]

@@ -217,3 +217,16 @@ async def test_a_rebalance_leaves_the_client_of_a_stopping_worker_open() -> None
     thread._consumer = SimpleNamespace(_closed=False)
     thread.close()
     assert vars(thread._consumer) == {"_closed": False}
+
+
+def test_each_member_knows_the_partition_counts_of_its_topics() -> None:
+    """aiokafka's coordinator has counts on the leader only; no partitions would count as a mismatch."""
+    thread: Any = object.__new__(RepairedThread)
+    thread._consumer = None
+    assert thread.topic_partitions("orders") is None
+    known = {"orders": {0, 1, 2, 3}, "young": set[int]()}
+    thread._consumer = SimpleNamespace(
+        partitions_for_topic=known.get, _coordinator=SimpleNamespace(_metadata_snapshot={})
+    )
+    counts = [thread.topic_partitions(topic) for topic in ("orders", "young", "gone")]
+    assert counts == [4, None, None]
