@@ -21,7 +21,7 @@ awaited standby comes closer, no standby is overdue: a worker restores two at a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from faust.types.tuples import TP
@@ -101,11 +101,7 @@ class FollowUp(Service):  # type: ignore[misc]
         awaited: Awaited = self.app.assignor.awaited
         if awaited.follows:
             return
-        if self.app.assignor.is_unheard and self._at_rest():
-            await self._ask_to_be_heard(awaited.generation)
-            return
-        if (grown := self.unplanned.unnoticed(now)) and self._at_rest():
-            await self._ask_for_partitions(awaited.generation, grown)
+        if await self._ask_for_changes(awaited.generation, now):
             return
         if awaited is not self._seen:
             self._begin(awaited, now)
@@ -215,38 +211,37 @@ class FollowUp(Service):  # type: ignore[misc]
         restored = getattr(self.app.tables.recovery, "progress", None)
         return read if restored is None else max(read, restored.next_offset(tp))
 
-    async def _ask_to_be_heard(self, generation: int) -> None:
-        """Request a round for a static member that restarted with different metadata.
+    async def _ask_for_changes(self, generation: int, now: float) -> bool:
+        """Request a round for changes that the leader reads only in a round; return whether any exist.
 
-        Its capacity, rack or subscription has changed. A static member rejoins without a round, and
-        the leader reads metadata only in a round.
+        A static member that restarted rejoins without a round, so its capacity, rack or subscription
+        may have changed. New partitions of a topic may have been noticed by no leader.
         """
-        thread = self.app.consumer._thread
-        if await thread.call_thread(_rejoin, self.app, generation, {}):
-            self.app.assignor.is_unheard = False
-            logger.info(
-                "Requested a round after generation %d: this static member restarted with a "
-                "changed capacity, rack or subscription, which the leader reads only in a round",
-                generation,
+        assignor, change = self.app.assignor, ""
+        if assignor.is_unheard:
+            change = (
+                "this static member restarted with a changed capacity, rack or subscription, which the "
+                "leader reads only in a round"
             )
-
-    async def _ask_for_partitions(self, generation: int, topics: Sequence[str]) -> None:
-        """Request a round that assigns the new partitions of ``topics``."""
-        if await self.app.consumer._thread.call_thread(_rejoin, self.app, generation, {}):
-            self.unplanned.asked()
-            logger.info(
-                "Requested a round after generation %d: the partition counts of these topics have "
-                "changed, and no leader has noticed it: %s",
-                generation,
-                ", ".join(topics),
+        elif grown := self.unplanned.unnoticed(now):
+            change = (
+                "the partition counts of these topics have changed, and no leader has noticed it: "
+                + ", ".join(grown)
             )
+        if not change or not self._at_rest():
+            return False
+        if await self._rejoin(generation, {}):
+            if assignor.is_unheard:
+                assignor.is_unheard = False
+            else:
+                self.unplanned.asked()
+            logger.info("Requested a round after generation %d: %s", generation, change)
+        return True
 
     async def _ask(self, awaited: Awaited, done: Mapping[TP, int], late: frozenset[TP]) -> bool:
         if late:
             self.app.assignor.overdue |= late
-        if not await self.app.consumer._thread.call_thread(
-            _rejoin, self.app, awaited.generation, done
-        ):
+        if not await self._rejoin(awaited.generation, done):
             return False
         self.app.assignor.counters["follow_ups"] += 1
         logger.info(
@@ -257,6 +252,12 @@ class FollowUp(Service):  # type: ignore[misc]
             f"; {len(late)} took too long and are no longer awaited" if late else "",
         )
         return True
+
+    async def _rejoin(self, generation: int, read: Mapping[TP, int]) -> bool:
+        """Request a rejoin on the consumer's thread; return False as :func:`_rejoin` does."""
+        return bool(
+            await self.app.consumer._thread.call_thread(_rejoin, self.app, generation, read)
+        )
 
 
 async def _rejoin(app: AppT, generation: int, read: Mapping[TP, int]) -> bool:
