@@ -57,21 +57,27 @@ class Sessions:
         await self.mirror.past(revision, known)
         await self.mirror.pass_epoch(consumer.epoch, self.clock.wall())
         stream = self._stream(written, lease)
-        # The mirror's listener has already ended an older stream of this name.
-        self.registry.add(stream)
-        if stream.beats:
-            self.beats.take(written.name, written.session, lease)
-        else:
-            keeping = self._keep(stream, lease)
-            self._keeping[stream] = asyncio.get_running_loop().create_task(
-                keeping, name=f"keep {written.session}"
-            )
-        self.metrics.streams(len(self.registry))
-        self._check(self.mirror.view, consumer.name)
+        # If a later registration of the name has overtaken this one, its stream must stay.
+        self._check(self.mirror.view, stream)
+        if stream.ended is None:
+            self._open(stream, lease)
         self._relieve(self.mirror.view)
         if self._is_over:
             await self.stop()
         return stream
+
+    def _open(self, stream: Stream, lease: HeldLease) -> None:
+        """Add the stream, and renew its lease if the consumer sends no heartbeats."""
+        # The mirror's listener has already ended an older stream of this name.
+        self.registry.add(stream)
+        if stream.beats:
+            self.beats.take(stream.consumer_name, stream.session, lease)
+        else:
+            keeping = self._keep(stream, lease)
+            self._keeping[stream] = asyncio.get_running_loop().create_task(
+                keeping, name=f"keep {stream.session}"
+            )
+        self.metrics.streams(len(self.registry))
 
     def _stream(self, consumer: Consumer, lease: HeldLease) -> Stream:
         name = consumer.name
@@ -143,7 +149,9 @@ class Sessions:
                 stream.offer(command)
         for change in changes:
             if change.kind == "consumers":
-                self._check(view, change.name, change)
+                stream = self.registry.get(change.name)
+                if stream is not None:
+                    self._check(view, stream, change)
             elif change.kind == "resyncs" and change.after is not None:
                 stream = self.registry.get(change.name)
                 if stream is not None and stream.session == change.after.value:
@@ -171,10 +179,11 @@ class Sessions:
         if keeping is not None:
             keeping.cancel()
 
-    def _check(self, view: View, name: str, change: Change | None = None) -> None:
-        """End the stream of ``name`` if its registration is gone or has another session."""
-        stream, entry = self.registry.get(name), view.consumers.get(name)
-        if stream is None or (entry is not None and entry.value.session == stream.session):
+    def _check(self, view: View, stream: Stream, change: Change | None = None) -> None:
+        """End the stream if its registration is gone or has another session."""
+        name = stream.consumer_name
+        entry = view.consumers.get(name)
+        if entry is not None and entry.value.session == stream.session:
             return
         why = Ended.LEASE_LOST
         if entry is not None:

@@ -444,3 +444,28 @@ def test_former_partitions_are_inherited_while_consumers_are_awaited(is_awaiting
             assert found.former == (kept if is_awaiting else {})
 
     staged(story)
+
+
+def test_a_registration_that_a_later_process_overtakes_leaves_the_later_stream_open() -> None:
+    """The store's answer to the first process comes after the second process has registered."""
+
+    async def story(s: Stage) -> None:
+        txn = s.store.txn
+        delays = [1.0, 0.0]
+
+        async def late(*said: Any) -> Any:
+            delay_s = delays.pop(0)
+            result = await txn(*said)
+            await asyncio.sleep(delay_s)
+            return result
+
+        s.store.txn = late  # type: ignore[method-assign]
+        first = asyncio.create_task(s.register(A))
+        await asyncio.sleep(0.5)
+        second = await s.register(replace(A, incarnation="a2"))
+        assert (await first).ended is Ended.REPLACED
+        assert second.ended is None
+        assert s.sessions.registry.get("a") is second
+        assert [session for _, session, _ in s.taken] == [second.session]
+
+    staged(story)
