@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_network
+from os.path import expanduser
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 #: The key under which a field's metadata holds its setting.
 _SETTING = "setting"
+_MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Setting(Generic[T_co]):
             return self.shown
         if isinstance(self.default, bool):
             return "1" if self.default else "0"
+        if isinstance(self.default, int) and self.default and self.default % _MIB == 0:
+            return f"{self.default}, {self.default // _MIB} MiB"
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
     @property
@@ -171,7 +175,8 @@ def _parse_places(said: Any) -> tuple[str, ...]:
 
 
 def _parse_path(said: Any) -> Path:
-    return Path(said)
+    """Return a path; ``~`` is the home folder, also where no shell has replaced it."""
+    return Path(expanduser(said))
 
 
 def _parse_path_topic_or_off(said: Any) -> Path | str | None:
@@ -180,7 +185,7 @@ def _parse_path_topic_or_off(said: Any) -> Path | str | None:
     if text.lower() in _NO:
         return None
     if not text.startswith(TOPIC):
-        return Path(said)
+        return _parse_path(said)
     if _TOPIC.fullmatch(text.removeprefix(TOPIC)) is None:
         raise ValueError(said)
     return text

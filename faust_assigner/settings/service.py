@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings import schema
 from faust_assigner.settings.schema import (
     SWITCH,
     TEXT,
@@ -63,7 +64,7 @@ def _topics(said: Any) -> tuple[tuple[str, int], ...]:
 
 
 def _file(said: Any) -> Path:
-    path = Path(said)
+    path = schema.FILE.parse(said)
     if not path.is_file():
         raise ValueError(said)
     return path

@@ -163,7 +163,6 @@ OVERLAY_BYTES: Final = Setting(
     whole("a number of bytes above 0", least=1),
     64 * _MIB,
     "the memory limit for changes that wait for their changelog; above the limit the next record waits",
-    "16777216, 16 MiB",
 )
 LEAVE_S: Final = Setting(
     "FAUST_ASSIGNER_LEAVE_S",
@@ -246,7 +245,6 @@ LEDGER_FILE_BYTES: Final = Setting(
     16 * _MIB,
     "the size at which a ledger file is rotated; `.1` is the oldest, and numbers are never reused. For a "
     "created topic: the segment size",
-    "16777216, 16 MiB",
 )
 LEDGER_BYTES: Final = Setting(
     "FAUST_ASSIGNER_LEDGER_BYTES",
@@ -255,7 +253,6 @@ LEDGER_BYTES: Final = Setting(
     "the size limit of all ledger files of the folder; the oldest rotated files, and "
     "files of ended workers, "
     "are removed first. For a created topic: the size limit of all partitions together",
-    "268435456, 256 MiB",
 )
 LEDGER_SAMPLE_S: Final = Setting(
     "FAUST_ASSIGNER_LEDGER_SAMPLE_S",

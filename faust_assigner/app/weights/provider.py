@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from os.path import expanduser
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mode import Service, get_logger
@@ -227,7 +228,7 @@ def _weights_source(app: AppT, place: str) -> Source:
         return TopicSource(
             topic, app.conf.id, {**connection_of(app), "bootstrap_servers": bootstrap}
         )
-    return FileSource(place)
+    return FileSource(expanduser(place))
 
 
 def connection_of(app: Any) -> Mapping[str, object]:

@@ -48,6 +48,32 @@ def test_an_argument_goes_before_the_environment_before_the_default() -> None:
     )
 
 
+@pytest.mark.parametrize("setting", [*table.SETTINGS, *OPTIONS], ids=lambda setting: setting.name)
+def test_a_number_in_the_text_of_a_default_is_the_default(setting: Setting[Any]) -> None:
+    """The page showed 16 MiB for a limit of 64 MiB."""
+    number = re.match(r"(\d+)(, (\d+) MiB)?$", setting.default_text)
+    if number and isinstance(setting.default, int) and not isinstance(setting.default, bool):
+        assert int(number[1]) == setting.default
+        assert number[3] is None or int(number[3]) * 1024 * 1024 == setting.default
+
+
+def test_a_size_is_shown_in_mib_too() -> None:
+    """A number of bytes is hard to read."""
+    assert table.OVERLAY_BYTES.default_text == "67108864, 64 MiB"
+    assert table.LEDGER_FILE_BYTES.default_text == "16777216, 16 MiB"
+    assert table.GROUP_RECORD_BYTES.default_text == "1000000"
+
+
+@pytest.mark.parametrize("name", ["CACHE", "LEDGER", "RETIRE_FILE"])
+def test_a_tilde_is_the_home_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell replaces it in a keyword, a unit of systemd or a compose file."""
+    monkeypatch.setenv("HOME", "/home/shop")
+    found = read(getattr(table, name), argument="~/x", environment={})
+    assert found == Path("/home/shop/x")
+    assert read(table.LEDGER, argument="topic:x", environment={}) == "topic:x"
+    assert read(table.LEDGER, argument="~/off", environment={}) == Path("/home/shop/off")
+
+
 WRONG: dict[str, tuple[Any, ...]] = {
     "RACK": ("a b", "x" * 256, 7),
     "CAPACITY": ("none", "0", "nan", "inf", -1, 1e7),
@@ -100,9 +126,11 @@ def test_whatever_is_said_is_a_value_or_named_as_none(setting: Setting[Any], val
 
 @by_name
 def test_the_default_is_a_value_of_its_kind(setting: Setting[Any]) -> None:
-    """A default equals the value parsed from its own text."""
-    if setting.default not in (None, ()):
-        assert setting.kind.parse(setting.default) == setting.default
+    """A default equals the value parsed from its own text; of a path, after ``~``."""
+    default = setting.default
+    if default not in (None, ()):
+        expected = default.expanduser() if isinstance(default, Path) else default
+        assert setting.kind.parse(default) == expected
 
 
 @functools.cache
