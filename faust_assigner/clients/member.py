@@ -95,6 +95,7 @@ class GroupMember:
             **connection,
         )
         self._share: Share | None = None
+        self._lost_at = math.inf  # the time at which the group may have removed this silent member
         self._rejoin = asyncio.Event()
         self._running: asyncio.Task[None] | None = None  # runs work.on_assigned()
         self._ending: asyncio.Task[None] | None = None
@@ -185,6 +186,7 @@ class GroupMember:
                     type(problem).__name__,
                 )
                 share = None
+            self._lost_at = asyncio.get_running_loop().time() + self._session_s
             if share is None:
                 await asyncio.sleep(self._exchange.next_join_s)
             elif share.state[:1] == FAILED:
@@ -201,20 +203,18 @@ class GroupMember:
     async def _watch(self, share: Share, *, for_s: float = math.inf) -> bool:
         """Send heartbeats until the generation or ``for_s`` seconds end; return whether the share is lost."""
         clock = asyncio.get_running_loop().time
-        until, lost_at = clock() + for_s, clock() + self._session_s
+        until = clock() + for_s
         while clock() < until and not self._rejoin.is_set():
             _raise_failure(self._running)
-            left = min(until, lost_at) - clock()
+            left = min(until, self._lost_at) - clock()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(self._interval_s, left)):
                     await self._rejoin.wait()
-            asked = clock()
-            code = await self._exchange.beat(share, min(self._session_s / 3, lost_at - asked))
-            if code is not None and code not in MOVED:
-                lost_at = asked + self._session_s
+            left = self._lost_at - clock()
+            code = await self._beat(share, min(self._session_s / 3, left))
             if code == Code.REBALANCE_IN_PROGRESS:
                 return False
-            if code in GONE or code in FATAL or clock() >= lost_at:
+            if code in GONE or code in FATAL or self._is_silent:
                 logger.warning(
                     "Group %s: member %s is no longer in the group: %s",
                     self.group_id,
@@ -249,11 +249,15 @@ class GroupMember:
             work.result()
 
     async def _while_beating(self, share: Share, user: Coroutine[object, None, None]) -> bool:
-        """Run the user's callback with heartbeats; return whether the group has removed this member."""
+        """Run the user's callback with heartbeats; return whether the share is lost at its end."""
         beats = asyncio.create_task(self._beat_on(share))
         try:
             await user
-            return beats.done()
+            return beats.done() or self._is_silent
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise  # this member stops
+            raise RuntimeError("the app's own code cancelled a callback of its work") from None
         finally:
             beats.cancel()
             await asyncio.wait([beats])
@@ -261,9 +265,22 @@ class GroupMember:
     async def _beat_on(self, share: Share) -> None:
         """Send heartbeats until the coordinator has removed this member."""
         code: int | None = None
-        while code not in GONE:
+        while code not in GONE | FATAL:
             await asyncio.sleep(self._interval_s)
-            code = await self._exchange.beat(share, self._session_s / 3)
+            code = await self._beat(share, self._session_s / 3)
+
+    async def _beat(self, share: Share, timeout_s: float) -> int | None:
+        """Send one heartbeat; return the coordinator's error code, or None without an answer in time."""
+        asked = asyncio.get_running_loop().time()
+        code = await self._exchange.beat(share, timeout_s)
+        if code is not None and code not in MOVED:
+            self._lost_at = asked + self._session_s
+        return code
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether the coordinator has answered no heartbeat for a session timeout."""
+        return asyncio.get_running_loop().time() >= self._lost_at
 
 
 async def _wait_for_end(work: asyncio.Task[None]) -> None:

@@ -186,6 +186,7 @@ def test_each_heartbeat_waits_for_a_third_of_the_session_and_not_beyond_its_end(
     async def story() -> None:
         member._exchange.beat = beat  # type: ignore[method-assign, assignment]
         share = Share(member_id="m", generation=1, protocol="one", is_leader=False, state=b"")
+        member._lost_at = asyncio.get_running_loop().time() + SESSION_S
         lost.append(await member._watch(share, for_s=for_s))
 
     play(story())
