@@ -23,6 +23,7 @@ from faust_assigner.service.errors import (
 )
 from faust_assigner.service.store.access import Connections, EtcdAccess
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
+from faust_assigner.service.tasks import ended
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -66,6 +67,7 @@ class EtcdCalls:
         self._number = 0
         self._connections = Connections(access)
         self._token: str | None = None
+        self._login: asyncio.Task[None] | None = None
         self._closed = False
 
     async def ask(self, path: str, request: Message, response: type[T]) -> T:
@@ -168,22 +170,41 @@ class EtcdCalls:
         if self._access.user is None:
             return REQUIRE_LEADER
         if self._token is None:
-            request = pb.AuthenticateRequest(
-                name=self._access.user, password=self._access.password or ""
-            )
-            method = self._method("Auth/Authenticate", pb.AuthenticateResponse)
-            number = self._number
-            try:
-                answer = await method(request, timeout=self._access.deadline_s)
-                self._token = answer.token
-            except grpc.aio.AioRpcError as failed:
-                if AUTH_IS_OFF not in (failed.details() or ""):
-                    raise self._failed(failed, number) from None
-                # This is normal while an operator introduces authentication: every instance gets
-                # its user first.
-                log.warning("etcd's authentication is off: etcd does not check --etcd-user")
-                self._token = ""
+            await self._log_in()
         return (*REQUIRE_LEADER, ("token", self._token)) if self._token else REQUIRE_LEADER
+
+    async def _log_in(self) -> None:
+        """Request a token, in one request for all calls that wait for it.
+
+        etcd computes the hash of the password for each request, for some 100 ms: if each of many
+        calls requested a token, all of them would exceed their deadline.
+        """
+        if self._login is None:
+            self._login = asyncio.create_task(self._request_token(), name="log in to etcd")
+            self._login.add_done_callback(self._logged_in)
+        await asyncio.shield(self._login)
+
+    def _logged_in(self, login: asyncio.Task[None]) -> None:
+        self._login = None
+        if not login.cancelled():
+            login.exception()  # every waiting call raises it
+
+    async def _request_token(self) -> None:
+        request = pb.AuthenticateRequest(
+            name=self._access.user or "", password=self._access.password or ""
+        )
+        method = self._method("Auth/Authenticate", pb.AuthenticateResponse)
+        number = self._number
+        try:
+            answer = await method(request, timeout=self._access.deadline_s)
+            self._token = answer.token
+        except grpc.aio.AioRpcError as failed:
+            if AUTH_IS_OFF not in (failed.details() or ""):
+                raise self._failed(failed, number) from None
+            # This is normal while an operator introduces authentication: every instance gets
+            # its user first.
+            log.warning("etcd's authentication is off: etcd does not check --etcd-user")
+            self._token = ""
 
     def _failed(self, error: Exception, number: int, request: Message | None = None) -> StoreError:
         """Convert an error of a call into a StoreError; switch endpoints if ``number`` is down."""
@@ -225,6 +246,8 @@ class EtcdCalls:
     async def close(self) -> None:
         """Close the connections."""
         self._closed = True
+        if self._login is not None:
+            await ended(self._login)
         await self._connections.close()
 
 

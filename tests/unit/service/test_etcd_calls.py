@@ -99,6 +99,8 @@ class Stage:
         async def call(request: Any, **options: Any) -> Any:
             self.calls.append((path.removeprefix("/etcdserverpb."), number, request, options))
             answer = self.answers.pop(0)
+            if isinstance(answer, asyncio.Future):
+                answer = await answer
             if isinstance(answer, Exception):
                 raise answer
             return answer
@@ -372,6 +374,36 @@ async def test_a_user_gets_a_token_once_and_anew_after_a_refusal_and_at_the_next
     assert said == [asked, "t1", "t1", "t1", asked, "t2", asked, "t3"]
     assert stage.calls[1][3]["metadata"][0] == LEADER
     assert stage.calls[-1][1] == 1
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_calls_that_wait_for_a_token_share_one_request_for_it(is_refused: bool) -> None:
+    """etcd hashes the password for each request; many at once would all exceed their deadline."""
+    token: asyncio.Future[Any] = asyncio.Future()
+    ok = pb.RangeResponse()
+    stage = Stage(token, ok, ok, ok, user="u", password="p")
+    calls = [asyncio.create_task(stage.store.get("/g/a")) for _ in range(3)]
+    await asyncio.sleep(0)
+    calls[0].cancel()  # the others still get the token
+    await asyncio.sleep(0)
+    answer = pb.AuthenticateResponse(token="t1")
+    token.set_result(failed(CODE.UNAVAILABLE) if is_refused else answer)
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(done[0], asyncio.CancelledError)
+    expected = StoreUnavailable if is_refused else type(None)
+    assert [type(one) for one in done[1:]] == [expected] * 2
+    assert [path for path, *_ in stage.calls].count("Auth/Authenticate") == 1
+
+
+async def test_a_store_that_closes_while_it_waits_for_a_token_leaves_no_task() -> None:
+    """The request for the token ends with the store."""
+    stage = Stage(asyncio.Future(), user="u", password="p")
+    call = asyncio.create_task(stage.store.get("/g/a"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await stage.store.close()
+    await asyncio.gather(call, return_exceptions=True)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_user_is_not_checked_while_authentication_is_off() -> None:
