@@ -24,13 +24,14 @@ from faust_assigner.broker.answers import _response_builder
 INTERVAL_S: Final = 1.0
 REBALANCE_MS: Final = 60_000
 TOPIC: Final = "bench"
+#: coordinator loading or moved, rebalance in progress, member id required
 AGAIN: Final = (
     14,
     15,
     16,
     27,
     79,
-)  # coordinator loading or moved, rebalance in progress, member id required
+)
 OUT: Final = (22, 25, 69, 110)
 
 

@@ -139,9 +139,8 @@ def main(
     cells = [] if only_runs else list(itertools.product(sizes, ("stock", "ours")))
     repeats = [(SIZES[0], "ours")] * (runs if only_runs else runs - 1)
     broken = 0
-    logging.getLogger("aiokafka").setLevel(
-        logging.CRITICAL
-    )  # a new topic has no leader for a moment
+    # a new topic has no leader for a moment
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     print(HEADER, flush=True)
     for broker in brokers:
         with running(broker) as address:

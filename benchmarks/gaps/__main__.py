@@ -249,9 +249,8 @@ def main(
     budget: float,
 ) -> None:
     """Print the tables; exit with 1 if ours lost records, had wrong rows or stopped with an error."""
-    logging.getLogger("aiokafka").setLevel(
-        logging.CRITICAL
-    )  # a new topic has no leader for a moment
+    # a new topic has no leader for a moment
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     for number in (signal.SIGINT, signal.SIGTERM):  # an early end must stop all processes
         signal.signal(number, lambda *_: sys.exit(130))
     bench = Bench(arms, events, rounds, seed, rate, time.monotonic() + budget, logs)

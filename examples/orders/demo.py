@@ -320,12 +320,10 @@ def main(
     exactly_once: bool,
 ) -> None:
     """Run the demo; see the module's docstring."""
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # the workers and the broker end with this process
-    logging.getLogger("aiokafka").setLevel(
-        logging.ERROR
-    )  # aiokafka logs an error while a new topic has no leader
+    # the workers and the broker end with this process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # aiokafka logs an error while a new topic has no leader
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)
     assignors = assignors or tuple(ASSIGNORS)
     if bootstrap and len(bootstrap) != len(assignors):
         raise click.BadParameter(

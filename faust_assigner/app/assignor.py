@@ -154,9 +154,10 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         try:
             self._join_data(sorted(topics))
         except Exception as exc:
+            # metadata() logs an error
             logger.debug(
                 "Could not read the positions of local table files; they count as absent: %r", exc
-            )  # metadata() logs an error
+            )
 
     def _join_data(self, topics: Collection[str]) -> JoinData:
         return collect_join_data(

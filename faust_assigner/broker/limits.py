@@ -28,9 +28,8 @@ ANSWER_TIMEOUT_S: Final = 30.0  # the usual request timeout of clients
 MAX_UNPACKED_BYTES: Final = 64 * 2**20  # in one decompressed record batch
 INLINE_BATCH_BYTES: Final = 16 * 1024  # larger or compressed batches are checked in a thread
 MAX_UNSENT_BYTES: Final = 256 * 2**20  # in all answers that the peers have not read yet
-DISCONNECT_UNSENT_BYTES: Final = (
-    2 * MAX_UNSENT_BYTES
-)  # above this limit, the peers that read nothing for the longest time are disconnected
+#: above this limit, the peers that read nothing for the longest time are disconnected
+DISCONNECT_UNSENT_BYTES: Final = 2 * MAX_UNSENT_BYTES
 SMALLEST_ANSWER_BYTES: Final = 64 * 1024  # room for records in an answer, even at MAX_UNSENT_BYTES
 CACHED_METADATA_BYTES: Final = 32 * 2**20
 CACHED_BATCH_BYTES: Final = 64 * 2**20  # for the latest batches in memory

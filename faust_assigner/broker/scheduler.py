@@ -21,9 +21,8 @@ SLICE_S: Final = 0.0005  # time for each lane in one turn of the loop
 
 QUESTIONS, WORK, BEATS = range(3)  # the lanes, in the order in which a turn serves them
 _LANES: Final[Mapping[int, int]] = {
-    **dict.fromkeys(
-        (0, 1, 2, 8, 9, 11, 13, 14, 22, 24, 25, 26, 28), WORK
-    ),  # records, offsets, and members that join, sync or leave
+    # records, offsets, and members that join, sync or leave
+    **dict.fromkeys((0, 1, 2, 8, 9, 11, 13, 14, 22, 24, 25, 26, 28), WORK),
     **dict.fromkeys((12, 68), BEATS),  # Heartbeat, ConsumerGroupHeartbeat
 }
 

@@ -231,9 +231,8 @@ def _current_logs(
     connection = shared.cluster(bootstrap, config).connection()
     logs = {}
     for topic in topics or catalog.topics():
-        with contextlib.suppress(
-            UnknownTopicError
-        ):  # the topic was deleted: check its snapshots without the topic's offsets
+        with contextlib.suppress(UnknownTopicError):
+            # the topic was deleted: check its snapshots without the topic's offsets
             logs[topic] = look_at(connection, topic)
     return logs
 

@@ -80,9 +80,8 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self._user_data = UserData(capacity=capacity)
         #: The number of members with unreadable user_data since the start.
         self.refused = 0
-        decode_user_data(
-            encode_user_data(self._user_data)
-        )  # reports an invalid capacity here, not later on the leader
+        # reports an invalid capacity here, not later on the leader
+        decode_user_data(encode_user_data(self._user_data))
 
     # -- aiokafka's side ----------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ LONGEST_REASON: Final = 1_000
 MAX_BACKOFF_S: Final = 30.0
 GOODBYE_S: Final = 5.0
 #: Errors that a retry does not resolve.
+#: 30: not authorized
 FATAL: Final = frozenset(
     {
         Code.INCONSISTENT_GROUP_PROTOCOL,
@@ -38,7 +39,7 @@ FATAL: Final = frozenset(
         Code.FENCED_INSTANCE_ID,
         30,
     }
-)  # 30: not authorized
+)
 #: Errors after which the member must join again: the group no longer has it or its generation.
 GONE: Final = frozenset({Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION})
 #: Errors after which the coordinator is looked up again, because it may be a different node (14: the

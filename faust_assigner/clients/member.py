@@ -177,9 +177,8 @@ class GroupMember:
             try:
                 share = await self._exchange.join()
             except KafkaError as problem:
-                self._exchange.refuse_fatal(
-                    getattr(problem, "errno", None)
-                )  # the error of a lost connection has no errno
+                # the error of a lost connection has no errno
+                self._exchange.refuse_fatal(getattr(problem, "errno", None))
                 logger.info(
                     "Group %s: could not join, trying again: %s",
                     self.group_id,

@@ -79,9 +79,8 @@ class Catalogue:
         if not known:
             return 0
         joined = b"".join(self.digests[name] for name in known)
-        return (
-            int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1
-        )  # fits a signed 64-bit field
+        # fits a signed 64-bit field
+        return int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1
 
     def ids(self, names: Iterable[str]) -> frozenset[TopicId]:
         """Return the ids of the existing names."""

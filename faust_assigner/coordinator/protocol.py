@@ -88,9 +88,8 @@ def read_subscription(metadata: bytes) -> Subscription | None:
             reader.skip_bytes()
             owned = reader.partitions()
         if version >= 3:
-            reader.number(
-                ">i"
-            )  # skip the generation of the owned partitions, which the coordinator knows
+            # skip the generation of the owned partitions, which the coordinator knows
+            reader.number(">i")
             length = reader.number(">h")
             rack_id = reader.text(length) if length >= 0 else None
     except (struct.error, UnicodeDecodeError):

@@ -87,9 +87,8 @@ def install(app: AppT) -> PageService | None:
         return present
     service = PageService(app)
     setattr(app, MARK, service)
-    metrics.add_dependency(
-        service
-    )  # no separate sensor, because each sensor costs time for every record
+    # no separate sensor, because each sensor costs time for every record
+    metrics.add_dependency(service)
     add_pages(app, service.add_to)
     return service
 

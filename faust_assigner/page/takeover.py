@@ -91,10 +91,8 @@ class Takeover:
                 await loop.connect_accepted_socket(self._ours, connection)
             else:
                 self._their_loop.call_soon_threadsafe(self._attach_to_worker_loop, connection)
-        except (
-            OSError,
-            RuntimeError,
-        ) as error:  # the client has gone, or the worker's loop is closed
+        except (OSError, RuntimeError) as error:
+            # the client has gone, or the worker's loop is closed
             logger.debug("A connection to the page was closed before its answer: %r", error)
             connection.close()
 

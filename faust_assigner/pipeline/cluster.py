@@ -241,9 +241,8 @@ def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
         if location:
             context.load_cert_chain(location, password=given.get("ssl.key.password"))
         elif chain and key:
-            with tempfile.NamedTemporaryFile(
-                "w", suffix=".pem"
-            ) as both:  # only its owner can read the file, which holds the key
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
+                # only its owner can read the file, which holds the key
                 both.write(f"{key}\n{chain}\n")
                 both.flush()
                 context.load_cert_chain(both.name, password=given.get("ssl.key.password"))

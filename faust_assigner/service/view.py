@@ -232,9 +232,8 @@ def differences(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
     """List the events that turn ``known`` into ``listing``: writes by revision, then deletions."""
     now = {kv.key: kv for kv in listing.items}
     gone = [Event(key, listing.revision, None) for key in known if key not in now]
-    new = [
-        Event(kv.key, kv.mod_revision, kv) for kv in listing.items if known.get(kv.key) != kv
-    ]  # compare whole values, because a restored store uses the same revision again
+    # compare whole values, because a restored store uses the same revision again
+    new = [Event(kv.key, kv.mod_revision, kv) for kv in listing.items if known.get(kv.key) != kv]
     return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(
         gone, key=lambda e: e.key
     )

@@ -128,9 +128,8 @@ async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str,
     async with _admin_of(connection) as admin:
         partitions = await _topic_partitions(admin, connection, topics)
         retention: dict[str, int] = {}
-        with contextlib.suppress(
-            Exception
-        ):  # aiokafka raises various errors for the broker's answer
+        with contextlib.suppress(Exception):
+            # aiokafka raises various errors for the broker's answer
             retention = await _delete_retention_ms(admin, topics)
         found = await extents_of(connection, partitions)
         ids = await topic_ids(admin, topics)

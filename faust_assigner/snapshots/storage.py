@@ -94,9 +94,8 @@ class LocalStorage:
             os.scandir(self.root / folder) as found,
         ):
             for item in found:
-                with contextlib.suppress(
-                    FileNotFoundError
-                ):  # a file that is removed during the listing must not hide the other files
+                with contextlib.suppress(FileNotFoundError):
+                    # a file that is removed during the listing must not hide the other files
                     status = item.stat()
                     entries.append(
                         Entry(

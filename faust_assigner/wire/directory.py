@@ -62,9 +62,8 @@ class Directory:
         for topic in sorted(set(topics) & self.owners.keys()):
             owner = self.owners[topic]
             if topic in self.globals_:
-                everything = list(
-                    range(owner.size)
-                )  # one list for all members, to save memory: there may be many
+                # one list for all members, to save memory: there may be many
+                everything = list(range(owner.size))
                 for mine in found.values():
                     mine[topic] = everything
                 continue

@@ -299,10 +299,8 @@ class Tables(RuleBasedStateMachine):
         self.made_up.close()
         for place in self.places.values():
             for made in place.made:
-                made.gone, made.told = (
-                    made.gone or not made.counts,
-                    True,
-                )  # no process is waiting
+                # no process is waiting
+                made.gone, made.told = made.gone or not made.counts, True
         self.shares.clear()
         self.live()
 

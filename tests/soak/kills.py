@@ -58,12 +58,10 @@ class Load:
     bootstrap: str
     seed: int
     stopping: threading.Event
-    acknowledged: dict[int, int] = field(
-        default_factory=dict
-    )  # offset in the plain topic -> number
-    latest: dict[bytes, int] = field(
-        default_factory=dict
-    )  # key of the table -> acknowledged number
+    #: offset in the plain topic -> number
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    #: key of the table -> acknowledged number
+    latest: dict[bytes, int] = field(default_factory=dict)
     tried: int = 0  # numbers written to the plain topic and to the table
     committed: tuple[int, int] = (-1, -1)  # the last acknowledged and the last attempted commit
     counts: Counter[str] = field(default_factory=Counter)

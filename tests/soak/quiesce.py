@@ -69,9 +69,8 @@ def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> B
 def _consume(world: World) -> None:
     done, since = -1, time.monotonic()
     while world.progress.lost(world.load.sent) and time.monotonic() - since < PATIENCE_S:
-        world.idleness.excuse(
-            world.fleet.workers, time.time()
-        )  # some workers may have no records left
+        # some workers may have no records left
+        world.idleness.excuse(world.fleet.workers, time.time())
         world.tick()
         if world.progress.done > done:
             done, since = world.progress.done, time.monotonic()

@@ -88,9 +88,8 @@ def one(runner: Path, item: str, suite: Suite, variables: Mapping[str, str], fol
         try:
             running.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            os.killpg(
-                running.pid, signal.SIGKILL
-            )  # including its children, started for Kafka's scripts
+            # including its children, started for Kafka's scripts
+            os.killpg(running.pid, signal.SIGKILL)
             running.wait()
     came = (
         reported(report.read_text(errors="replace")).get(name, "failed")

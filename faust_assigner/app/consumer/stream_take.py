@@ -200,9 +200,8 @@ class TransactionalStream(Stream):
             self.enable_acks = False
             self.add_processor(self._buffer.collect)
         self._buffer.most = most
-        self._enable_passive(
-            self.channel
-        )  # no effect while a failed agent's background reader runs
+        # no effect while a failed agent's background reader runs
+        self._enable_passive(self.channel)
         return self._buffer
 
     async def _hand_out(

@@ -81,9 +81,8 @@ class RecordBoundaryCommits:
             return await _outcome(task)
         except asyncio.CancelledError:
             if not task.cancelled():
-                self._consumer.add_future(
-                    _outcome(task)
-                )  # an error of the commit still ends the worker
+                # an error of the commit still ends the worker
+                self._consumer.add_future(_outcome(task))
             raise
 
     async def _commit_all(self, start_new_transaction: bool) -> bool:

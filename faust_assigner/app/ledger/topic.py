@@ -236,9 +236,8 @@ class LedgerTopic(LedgerWriter):
         connection = {
             **self._connection(),
             "client_id": "faust-assigner-ledger",
-            "request_timeout_ms": round(
-                ATTEMPT_S * 800
-            ),  # shorter than ATTEMPT_S, because aiokafka's error is clearer
+            # shorter than ATTEMPT_S, because aiokafka's error is clearer
+            "request_timeout_ms": round(ATTEMPT_S * 800),
             "retry_backoff_ms": 500,  # fewer tries, because aiokafka logs each of them
         }
         message_bytes = await self._setup.prepare(connection)

@@ -112,10 +112,8 @@ async def replay(
         moved_at = time.monotonic()
         while not stopped():
             while len(ends) < TOGETHER and (found := work.begin()) is not None:
-                tp, extent = (
-                    TopicPartition(*found[0]),
-                    found[1],
-                )  # aiokafka requires its own TopicPartition
+                # aiokafka requires its own TopicPartition
+                tp, extent = TopicPartition(*found[0]), found[1]
                 consumer.seek(tp, extent.start)
                 consumer.resume(tp)
                 ends[tp] = extent.end

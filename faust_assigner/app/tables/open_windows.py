@@ -64,9 +64,8 @@ class OpenWindows:
         if keys is not None:
             keys.discard(key)
             if not keys:
-                self.first(
-                    partition
-                )  # drop ends without rows: a standby never calls first() otherwise
+                # drop ends without rows: a standby never calls first() otherwise
+                self.first(partition)
 
     def forget(self, partition: int) -> None:
         """Forget the partition: it is revoked, or other workers may have changed its windows."""

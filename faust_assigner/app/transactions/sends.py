@@ -94,9 +94,8 @@ class RecordSends:
             place.share.sent()
             sent.add_done_callback(partial(self._answered, place.share))
             return sent
-        except (
-            Exception
-        ) as exc:  # not only KafkaError: aiokafka's IllegalOperation does not derive from it
+        except Exception as exc:
+            # not only KafkaError: aiokafka's IllegalOperation does not derive from it
             if transactions.note_fence(place.transactional_id, exc):
                 raise ProducerSendError(f"{place.transactional_id} was fenced") from exc
             raise

@@ -66,9 +66,8 @@ class Follower:
         for task in (work, closed):
             task.cancel()
         await asyncio.wait({work, closed}, timeout=CLOSE_S)
-        await asyncio.sleep(
-            0.01
-        )  # a transport closes its socket one iteration of the loop after close()
+        # a transport closes its socket one iteration of the loop after close()
+        await asyncio.sleep(0.01)
 
     async def _follow(self) -> None:
         while not self._closing.is_set():

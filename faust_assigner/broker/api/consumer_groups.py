@@ -87,9 +87,8 @@ async def _owned_partitions(call: Call, request: Any) -> Partitions | None:
     if listed is None:
         return None
     if request.member_epoch == JOIN:
-        listed = _first(
-            listed
-        )  # a joining member owns nothing: one partition is enough to refuse the request
+        # a joining member owns nothing: one partition is enough to refuse the request
+        listed = _first(listed)
     if sum(len(topic.partitions) for topic in listed) > INLINE_ELEMENTS:
         return await call.node.crunch(lambda: _partitions_once(listed))
     return _partitions_once(listed)

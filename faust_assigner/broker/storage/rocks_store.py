@@ -145,9 +145,8 @@ class RocksStore:
                 fresh.append((key, value))
         for key in deletes:
             batch.delete(key)
-            self._recent.drop(
-                key
-            )  # batches of deleted ranges stay in this cache until newer batches displace them
+            # batches of deleted ranges stay in this cache until newer batches displace them
+            self._recent.drop(key)
         if fresh:
             self._require_space(sum(len(value) for _, value in fresh))
         try:

@@ -15,9 +15,8 @@ import cramjam
 XERIAL: Final = b"\x82SNAPPY\0"
 XERIAL_HEADER: Final = 16
 GZIP_MEMBER: Final = b"\x1f\x8b\x08"
-GZIP_STEP: Final = (
-    16 * 1024
-)  # bytes of input per call: at each member's end zlib copies the unused input
+#: bytes of input per call: at each member's end zlib copies the unused input
+GZIP_STEP: Final = 16 * 1024
 LZ4_MAGIC: Final = 0x184D2204
 #: A frame of independent blocks of at most 64 KiB, without checksums of content or blocks. The last byte is
 #: the checksum of the two bytes before it.

@@ -21,9 +21,8 @@ from crc32c import crc32c
 
 NAME: Final = "WITNESS"
 MAGIC: Final = b"FAWITNS1"
-HEAD: Final = struct.Struct(
-    ">8s16sqqI"
-)  # magic, boot, writes, synced writes, checksum of these fields
+#: magic, boot, writes, synced writes, checksum of these fields
+HEAD: Final = struct.Struct(">8s16sqqI")
 HEAD_BYTES: Final = 64
 COPIES: Final = 2  # written alternately: a kill during a write leaves the other copy valid
 FIRST_ENTRY: Final = HEAD_BYTES * COPIES

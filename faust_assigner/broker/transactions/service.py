@@ -39,9 +39,8 @@ from faust_assigner.coordinator.transactions import (
 from faust_assigner.coordinator.transactions.events import Event, TransactionTimedOut
 
 logger = logging.getLogger(__name__)
-SetTimer = Callable[
-    [str, int], None
-]  # (transactional id, time in ms): schedules TransactionService.tick for that time
+#: (transactional id, time in ms): schedules TransactionService.tick for that time
+SetTimer = Callable[[str, int], None]
 RETRY_MS: Final = 1_000  # time until the retry of an abort that could not be stored
 
 

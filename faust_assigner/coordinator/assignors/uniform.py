@@ -149,9 +149,8 @@ def _gainful_cycle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | Non
         better = step < cost
         cost[better], through[better] = step[better], row
     load = counts.sum(axis=0)
-    swap = (load[None, :] == load[:, None] + 1) & (
-        cost > 0
-    )  # a step back from the smaller load to the larger
+    # a step back from the smaller load to the larger
+    swap = (load[None, :] == load[:, None] + 1) & (cost > 0)
     cost[swap], through[swap] = 0, NOBODY
     np.fill_diagonal(cost, far)
     steps = _negative_cycle(cost, far)

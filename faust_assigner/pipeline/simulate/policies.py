@@ -106,10 +106,8 @@ def load(name: str) -> Policy:
         )
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a user's module may raise any error when it is imported
+    except (Exception, SystemExit) as error:
+        # a user's module may raise any error when it is imported
         raise ConfigError(f"policy {name!r} cannot be loaded: {_one_line(error)}") from None
     if not callable(found):
         raise ConfigError(f"policy {name!r} is not callable: it is {type(found).__name__}")

@@ -67,9 +67,8 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
             fleet.start(name)
         load.start()
         for name in WORKERS:
-            share_of(
-                fleet, name, partitions // len(WORKERS)
-            )  # )  # on a busy machine the workers start at different times
+            # on a busy machine the workers start at different times
+            share_of(fleet, name, partitions // len(WORKERS))
         fleet.settle(workers=len(WORKERS), quiet_s=1.0)
         generation = fleet.generation()
         fleet.start(NEWCOMER)

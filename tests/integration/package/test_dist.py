@@ -57,7 +57,6 @@ def test_the_broker_alone_and_the_demo_run_from_the_installed_wheel(
     assert "1 passed" in said
     assert "imported from venv/lib/" in said
     assert re.search(r"equal, \d+ records", said)
-    assert (
-        "\ngroup shop-ours: Stable, 4 members" in said
-    )  # )  # status and why, as printed by the demo
+    # status and why, as printed by the demo
+    assert "\ngroup shop-ours: Stable, 4 members" in said
     assert re.search(r"\norders/\d+ moved from worker-\d to worker-\d", said)

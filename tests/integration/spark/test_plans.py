@@ -66,9 +66,8 @@ def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def jobs(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
     """The frame of each main job, over lines read in two tasks."""
     lines = spark.range(0, 2, 1, 2).mapInArrow(read, parsed_schema())
-    fresh = spark.range(0, 3, 1, 2).mapInArrow(
-        read, parsed_schema()
-    )  # )  # a plan other than the cached one
+    # a plan other than the cached one
+    fresh = spark.range(0, 3, 1, 2).mapInArrow(read, parsed_schema())
     work = OnSpark.__new__(OnSpark)
     held: Any = work
     held._spark, held._parsed = spark, lines.persist()

@@ -301,9 +301,8 @@ class World:
         """Repeat an old request."""
         if self.sent:
             event = replace(self.draw.choice(self.sent), token=self.ticket())
-            fresh = (
-                isinstance(event, JoinGroup) and not event.member_id
-            )  # an id is made for each request
+            # an id is made for each request
+            fresh = isinstance(event, JoinGroup) and not event.member_id
             self.ask(replace(event, new_member_id=self.name()) if fresh else event)
 
     def stranger(self) -> None:

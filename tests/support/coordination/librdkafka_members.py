@@ -87,9 +87,8 @@ class Member:
             on_lost=lose,
         )
         self._over = threading.Event()
-        self._asked: SimpleQueue[Future[str]] = (
-            SimpleQueue()
-        )  # )  # only the polling thread may use the consumer
+        # only the polling thread may use the consumer
+        self._asked: SimpleQueue[Future[str]] = SimpleQueue()
         self._thread = threading.Thread(target=self._poll, name=f"member-{name}")
         self._thread.start()
 

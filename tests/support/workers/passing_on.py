@@ -111,10 +111,8 @@ class PassingOn(Worker):
         worker = self
 
         class VirtualProducer(driver.Producer):
-            _transaction_producers, _trn_locks = (
-                {},
-                {},
-            )  # the driver's dict is the class's, shared by all apps
+            # the driver's dict is the class's, shared by all apps
+            _transaction_producers, _trn_locks = {}, {}
 
             def _new_producer(self, transactional_id: str | None = None) -> Any:
                 return VirtualAIOProducer(worker, transactional_id)

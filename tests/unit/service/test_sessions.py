@@ -124,9 +124,8 @@ def test_a_dry_run_says_what_would_move_and_moves_nothing() -> None:
             assert await node.overview.plan() == ()
             assert b.owners() == before
             with pytest.raises(NotFound, match="no consumer A"):
-                await node.overview.plan(
-                    without=["A"]
-                )  # a typing error must not look like a plan without moves
+                # a typing error must not look like a plan without moves
+                await node.overview.plan(without=["A"])
         await kept.close()
 
     virtually(story)

@@ -152,9 +152,8 @@ def test_a_second_stop_during_a_recovery_counts_no_second_twice() -> None:
     outcome = run(
         fleet(Event(100.0, Kind.LEAVE, "w1"), Event(101.0, Kind.LEAVE, "w2"), workers=3, tasks=3)
     )
-    assert outcome.worst_gap_s == pytest.approx(
-        1.0 + 0.7 + 1.0 + 39.0
-    )  # 1 s of the replay was done
+    # 1 s of the replay was done
+    assert outcome.worst_gap_s == pytest.approx(1.0 + 0.7 + 1.0 + 39.0)
     assert outcome.unavailable_s <= 3 * outcome.worst_gap_s
 
 

@@ -35,9 +35,8 @@ async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(
 
         async def stop_on_arrival(*args: Any, **kwargs: Any) -> Any:
             while waiting:
-                worker.send_orders(
-                    waiting.pop()
-                )  # )  # on the fetching thread, so that the records come at once
+                # on the fetching thread, so that the records come at once
+                worker.send_orders(waiting.pop())
             records = await fetched(*args, **kwargs)
             batch = records.get(worker.source(), ())
             if len(batch) == 10 and not stopped and consumer.flow_active:

@@ -66,9 +66,8 @@ class Stopped:
 
     async def _leave(self) -> None:
         static = self.coordinator._group_instance_id is not None
-        self.acts.append(
-            "close" if static else "leave"
-        )  # aiokafka sends no LeaveGroup for a static member
+        # aiokafka sends no LeaveGroup for a static member
+        self.acts.append("close" if static else "leave")
 
     async def stop_consumer(self) -> None:
         """Note Faust's stop."""

@@ -342,9 +342,8 @@ def test_in_shadow_nothing_is_used_and_every_decision_is_scored(
     found = provider.last_trial
     assert found is not None
     assert (found.members, found.tasks, found.counted_moves) == (2, 4, 0)
-    assert (
-        found.before == found.counted == pytest.approx(3.2 / 2.0)
-    )  # medians 2.5: 1.6, 1.6, 0.4, 0.4
+    # medians 2.5: 1.6, 1.6, 0.4, 0.4
+    assert found.before == found.counted == pytest.approx(3.2 / 2.0)
 
 
 def test_a_decision_is_scored_with_all_that_it_was_planned_from(

@@ -374,9 +374,8 @@ def test_a_change_is_recommended_only_if_the_interval_excludes_zero(
     assert line.difference_interval is not None
     low, high = line.difference_interval
     assert low < line.difference_s < high  # type: ignore[operator]
-    assert (
-        high - low < 0.1
-    )  # the scenarios differ by 39 s per partition, the pairs by less than 1 s
+    # the scenarios differ by 39 s per partition, the pairs by less than 1 s
+    assert high - low < 0.1
 
 
 def test_every_figure_of_the_table_has_an_interval_that_holds_it() -> None:

@@ -186,9 +186,8 @@ def test_a_hole_takes_the_share_of_what_came_in_it_that_its_time_counts() -> Non
     """The rate stays after three hours without samples at the same rate."""
     moments = (0, 60, 120, 10_920, 10_980)
     holed = rates_of([sample(0, at, 0, end_offset=at * 5) for at in moments], half_life_s=NO_DECAY)
-    assert holed[0].arrived_per_s == pytest.approx(
-        5 * 4 / 5
-    )  # the first sample has no earlier offset
+    # the first sample has no earlier offset
+    assert holed[0].arrived_per_s == pytest.approx(5 * 4 / 5)
 
 
 def test_a_topic_that_was_made_anew_takes_nothing_away() -> None:
