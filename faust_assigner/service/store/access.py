@@ -19,12 +19,13 @@ from faust_assigner.service.certificates import PemFiles
 MAX_MESSAGE_BYTES = 64 << 20
 
 #: With ping_timeout gRPC detects a silent network partition in 13 s; with keepalive_timeout alone
-#: it takes more than a minute.
+#: it takes more than a minute. A connection without calls is closed and sends no pings: etcd ends
+#: such a connection after some pings, and gRPC then doubles the time between pings to this endpoint.
 CHANNEL_OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.http2.ping_timeout_ms", 3_000),
-    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.client_idle_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 200),

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from faust_assigner.service.errors import StoreError, StoreUnavailable
-from faust_assigner.service.store.access import EtcdAccess
+from faust_assigner.service.store.access import CHANNEL_OPTIONS, EtcdAccess
 from faust_assigner.service.store.etcd import EtcdStore, loses_leases
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 from tests.support.assigning.instances import calls_ended
@@ -173,3 +173,10 @@ def test_releases_whose_paused_leader_ends_living_leases_are_known(
 ) -> None:
     """The bounds come from etcd's change logs."""
     assert loses_leases(version) is loses
+
+
+def test_a_connection_without_calls_is_closed_and_not_kept_by_pings() -> None:
+    """etcd answers such pings with too_many_pings, and gRPC then pings this endpoint less often."""
+    options = dict(CHANNEL_OPTIONS)
+    assert not options.get("grpc.keepalive_permit_without_calls")
+    assert options["grpc.client_idle_timeout_ms"] <= options["grpc.keepalive_time_ms"]
