@@ -30,7 +30,7 @@ from faust_assigner.service.client.commands import (
     Warm,
 )
 from faust_assigner.service.client.handlers import call_app, end
-from faust_assigner.service.client.worker import Worker
+from faust_assigner.service.client.worker import GrantOutdated, Worker
 from faust_assigner.service.handoff import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -195,8 +195,7 @@ class Partitions:
         """Return this grant's last commit, else the previous owner's final or committed offset.
 
         A grant outlives the process and the session that first received it: later commits of the
-        same grant are ahead of ``start_offset``. Raises RuntimeError if a later owner has
-        committed: this grant is outdated.
+        same grant are ahead of ``start_offset``. Raises GrantOutdated.
         """
         found = await self._consumer._coordinator.fetch_committed_offsets([_kafka(grant.partition)])
         said = found.get(_kafka(grant.partition))
@@ -204,7 +203,7 @@ class Partitions:
             return grant.start_offset
         epoch = _EPOCH.search(said.metadata or "")
         if epoch is not None and int(epoch[1]) > grant.epoch:
-            raise RuntimeError(
+            raise GrantOutdated(
                 f"{grant.partition}: epoch {epoch[1]} has committed, this is {grant.epoch}"
             )
         is_own = epoch is not None and int(epoch[1]) == grant.epoch

@@ -261,6 +261,41 @@ def test_a_partition_begins_at_its_own_commit_then_at_its_grant_then_at_the_grou
     staged(story)
 
 
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_later_commit_ends_all_work_only_if_this_consumer_keeps_the_partition(
+    is_released: bool,
+) -> None:
+    """Without strict mode the next owner commits while this consumer still opens the partition."""
+
+    async def story(s: Stage) -> None:
+        opened = asyncio.Event()
+
+        async def open_slowly(grant: Grant) -> None:
+            await opened.wait()
+
+        s.open = open_slowly  # type: ignore[method-assign]
+        await s.grant(Grant(T0, 5))
+        await asyncio.sleep(1.0)
+        s.stored[kafka(T0)] = SimpleNamespace(offset=30, metadata="epoch=6")
+        releasing = asyncio.create_task(s.partitions.release(Release(T0, "b", 9)))
+        if not is_released:
+            releasing.cancel()
+        await asyncio.sleep(1.0)
+        opened.set()
+        await asyncio.gather(releasing, return_exceptions=True)
+        await asyncio.sleep(1.0)
+        failed = s.partitions._failed
+        assert failed is not None
+        assert s.of("commit", "seek") == []
+        if is_released:
+            assert not failed.done()
+            assert releasing.result() is None
+        else:
+            assert isinstance(failed.exception(), RuntimeError)
+
+    staged(story)
+
+
 def test_records_are_processed_in_order_and_committed_with_the_epoch_every_two_seconds() -> None:
     """Old records and foreign partitions' records are skipped; an unchanged offset is not committed."""
 
