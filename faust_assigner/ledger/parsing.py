@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,13 +28,19 @@ from faust_assigner.ledger.tables import (
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
+#: The highest number of partitions that a topic may have; far more than Kafka manages. A command that counts
+#: a topic's partitions would need all memory for a damaged row.
+MOST_PARTITIONS = 1_000_000
+#: The largest number in a column of doubles, so that the sums and products of many rows are finite.
+MOST_DOUBLE = 1e100
+
 #: Columns that must not be negative. Samples may be negative after a counter reset.
 _AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "decision": ("solve_ms",),
-        "assignment": (),
-        "recovery": ("records", "bytes"),
-        "partition_sample": (),
+        "assignment": ("partition",),
+        "recovery": ("partition", "records", "bytes"),
+        "partition_sample": ("partition",),
     }
 )
 
@@ -106,6 +111,11 @@ def _to_row(found: Mapping[str, object]) -> Row | Refusal:
     below = next((name for name in _AMOUNTS[table] if values[name] < 0), None)
     if below is not None:
         return Refusal(f"{table}: column {below!r} is below zero: {values[below]}")
+    if values.get("partition", 0) >= MOST_PARTITIONS:
+        return Refusal(
+            f"{table}: column 'partition' is {values['partition']}: a topic has at most {MOST_PARTITIONS} "
+            "partitions"
+        )
     if table == "recovery" and values["ended"] < values["started"]:
         return Refusal(f"{table}: column 'ended' is before 'started'")
     return Row(table, values)
@@ -179,13 +189,11 @@ def _read_long(value: object) -> int:
 
 
 def _read_double(value: object) -> float:
-    if type(value) is float and math.isfinite(value):
-        return value
-    if type(value) is int and -(1 << 1023) < value < 1 << 1023:
-        return float(value)
-    if type(value) in (int, float):
-        raise _WrongTypeError("has the wrong type: the number is beyond a double")
-    raise _wrong_type(value, DOUBLE)
+    if type(value) is not int and type(value) is not float:
+        raise _wrong_type(value, DOUBLE)
+    if not -MOST_DOUBLE <= value <= MOST_DOUBLE:
+        raise _WrongTypeError(f"has the wrong type: the number is beyond {MOST_DOUBLE:g}")
+    return float(value)
 
 
 def _read_boolean(value: object) -> bool:

@@ -29,8 +29,6 @@ from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup
 from faust_assigner.weights.limits import clamp_to_median
 
 DAY_S = 86_400.0
-#: The maximum number of a topic's partitions: above any real topic. A damaged row may name more.
-MOST_PARTITIONS = 1_000_000
 #: Assumed changelog records of a stateful partition without samples.
 NOMINAL_RECORDS = 10_000.0
 
@@ -90,11 +88,6 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
     if not topics:
         raise NothingRecorded(
             f"no assignment of group {group_id!r} in the ledger: its topics are not known"
-        )
-    if (largest := max(topics, key=lambda topic: topic.partitions)).partitions > MOST_PARTITIONS:
-        raise NothingRecorded(
-            f"group {group_id!r}: a row of the ledger has partition {largest.partitions - 1} of topic "
-            f"{largest.topic!r}, and a simulation takes topics of at most {MOST_PARTITIONS} partitions"
         )
     groups, members = _groups(topics)
     rates, records = _load(groups, members, mine.rates)

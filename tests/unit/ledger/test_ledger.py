@@ -148,7 +148,9 @@ def test_each_needed_column_that_is_missing_is_named(table: str, column: str) ->
         ("decision", "generation", 2**31),
         ("decision", "generation", -(2**31) - 1),
         pytest.param("decision", "solve_ms", 10**400, id="beyond a double"),
-        pytest.param("decision", "solve_ms", 1 << 1023, id="near the end of doubles"),
+        pytest.param("decision", "solve_ms", 1 << 1022, id="near the end of doubles"),
+        ("partition_sample", "cpu_ms", 1.7e308),
+        ("partition_sample", "cpu_ms", -1.1e100),
         pytest.param("decision", "solve_ms", -(10**400), id="below a double"),
         ("recovery", "start_offset", -(2**63) - 1),
         ("recovery", "records", 2**63),
@@ -280,7 +282,7 @@ def test_a_line_of_the_most_bytes_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("NaN", "NaN is not a JSON value"), ("1e999", "the number is beyond a double")],
+    [("NaN", "NaN is not a JSON value"), ("1e999", "the number is beyond 1e+100")],
 )
 def test_a_number_that_json_does_not_have_refuses_the_line(text: str, reason: str) -> None:
     """Python's parser would accept the number."""
@@ -330,6 +332,17 @@ def test_half_a_character_in_a_key_of_a_map_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("table", ["assignment", "recovery", "partition_sample"])
+def test_a_partition_that_no_topic_has_is_refused(table: str) -> None:
+    """The rows of two billion partitions would take all memory; a document of weights has no partition -1."""
+    line = json.loads(encode(table, ROWS[table]))
+    found = [parse(json.dumps({**line, "partition": n}).encode()) for n in (-1, 1_000_000)]
+    assert found == [
+        Refusal(f"{table}: column 'partition' is below zero: -1"),
+        Refusal(f"{table}: column 'partition' is 1000000: a topic has at most 1000000 partitions"),
+    ]
+
+
 def test_a_zero_in_a_member_is_kept() -> None:
     """A member without capacity in epoch 0 is no member without these fields."""
     line = json.loads(encode("decision", ROWS["decision"]))
@@ -358,7 +371,9 @@ def test_two_leaders_of_a_round_give_the_round_the_same_id() -> None:
         ("decision", "generation", 2**31 - 1),
         ("recovery", "start_offset", -(2**63)),
         ("recovery", "end_offset", 2**63 - 1),
-        pytest.param("decision", "solve_ms", 1 << 1022, id="a large number"),
+        pytest.param("decision", "solve_ms", 1 << 300, id="a large number"),
+        ("assignment", "partition", 0),
+        ("assignment", "partition", 999_999),
         ("decision", "solve_ms", 0),
         ("recovery", "records", 0),
         ("recovery", "bytes", 0),

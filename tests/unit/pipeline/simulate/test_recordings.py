@@ -192,14 +192,6 @@ def test_a_group_that_the_ledger_lacks_is_named_beside_those_it_has() -> None:
         week(without)
 
 
-def test_a_damaged_partition_number_ends_the_simulation_at_once() -> None:
-    """The arrays of two billion tasks would take all memory."""
-    facts = facts_of(ROWS)
-    found = (*facts.topics, TopicFact("g", "z", 2**31, False))
-    with pytest.raises(recorded.NothingRecorded, match=r"partition 2147483647 of topic 'z'"):
-        week(replace(facts, topics=found), group_id="g")
-
-
 def test_a_topic_group_is_named_by_its_source_and_its_first_changelog() -> None:
     """A changelog without a source is its own source."""
     names = ("z-in", "a-in", "own", "b-changelog")
