@@ -101,6 +101,12 @@ class Closing:
         if message is not None:
             timestamp = key[1][0] if self._timestamp is None else self._timestamp
             self.times.reach(message.tp, message.offset, partition, timestamp, self._monotonic())
+            if not self._is_committed_by_offset(message.tp):
+                self.times.commit({message.tp: message.offset + 1})
+
+    def _is_committed_by_offset(self, source: TP) -> bool:
+        """Whether offsets of ``source`` are committed: not of a topic with ``acks=False``."""
+        return bool(self._app.topics.acks_enabled_for(source.topic))
 
     def _message_at_hand(self) -> Message | None:
         event = _current_event.get(None)
@@ -165,7 +171,11 @@ class Closing:
             return False
         committed = self._app.consumer._committed_offset
         source = max(sources, key=lambda tp: (committed.get(tp) or 0, tp))
-        if self._app.in_transaction and not committed.get(source):
+        if (
+            self._app.in_transaction
+            and self._is_committed_by_offset(source)
+            and not committed.get(source)
+        ):
             return False  # a transaction can be committed only with an offset
         with self._under_way(source, committed.get(source) or 0) as event:
             return await self._close(self.windows.some(partition, end, MOST), partition, event)

@@ -110,12 +110,18 @@ class PartitionTransactions(TransactionManager):
                 share.abandon()
 
     def _partition_at_hand(self) -> TP | None:
-        """Return the partition of the current record; None if there is no current record of this app."""
+        """Return the partition of the current record; None if there is no current record of this app.
+
+        Also None for a record of a topic without acknowledgements (``acks=False``): no offset of it is
+        ever committed, and a transaction is committed only with an offset.
+        """
         event = current_event()
         # In this process, an agent of a different app may send to a topic of this app.
         if event is None or event.app is not self.app or not event.message:
             return None
         tp: TP = event.message.tp
+        if not self.app.topics.acks_enabled_for(tp.topic):
+            return None
         try:
             self.app.assignor.group_for_topic(tp.topic)
         except KeyError:  # the record came from a channel

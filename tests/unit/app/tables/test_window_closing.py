@@ -115,6 +115,8 @@ class Made:
         self.restored, self.flushes = {LOG}, list[Any]()
         self.consumer, self.table = Consumer(), Table()
         self.flush_error: Exception | None = None
+        #: Whether the source topic has acknowledgements.
+        self.acks = True
         recovery = SimpleNamespace(
             active_tps={LOG, TP("log", 1)}, is_restored=lambda tp: tp in self.restored
         )
@@ -123,6 +125,7 @@ class Made:
             consumer_generation_id=3,
             in_transaction=False,
             tables=SimpleNamespace(recovery=recovery, changelog_topics={"log"}),
+            topics=SimpleNamespace(acks_enabled_for=lambda topic: self.acks),
             conf=SimpleNamespace(broker_request_timeout=0.05),
             producer=SimpleNamespace(flush=self._flush),
         )
@@ -407,6 +410,18 @@ async def test_a_transaction_needs_a_committed_offset(made: Made, is_committed: 
     assert await closes(made) == is_committed
     assert made.consumer.ended == ([SOURCE] if is_committed else [])
     assert made.flushes == [], "the transaction has both"
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+async def test_windows_of_a_topic_without_acks_close_without_commits(
+    made: Made, in_transaction: bool
+) -> None:
+    """No offset of a topic with ``acks=False`` is ever committed, so nothing may wait for a commit."""
+    made.app.in_transaction, made.acks = in_transaction, False
+    made.consumer._committed_offset[SOURCE] = None
+    made.change(KEY, 3)
+    made.change(LATER, 4, at=115.0)
+    assert await made.close() == [(KEY, 3)]
 
 
 async def test_without_transactions_what_the_app_sent_arrives_before_rows_are_deleted(

@@ -174,6 +174,7 @@ def made() -> Manager:
         should_stop=False,
         producer=Producer(),
         assignor=assignor,
+        topics=SimpleNamespace(acks_enabled_for=lambda topic: topic != "pings"),
         conf=SimpleNamespace(id="shop"),
         _attachments=SimpleNamespace(_pending=[]),
     )
@@ -301,6 +302,17 @@ async def test_a_record_of_another_app_sends_into_no_transaction_of_ours(made: M
     """A process may run two apps."""
     with processing(made, 5, app=SimpleNamespace()):
         await send(made)
+    assert made.producer.acts == [("send", "out", b"v", 3, None)]
+
+
+async def test_a_record_of_a_topic_without_acks_sends_into_no_transaction(made: Manager) -> None:
+    """No offset of the topic is ever committed, so its transaction would stay open until Kafka aborts it."""
+    pings = TP("pings", 0)
+    made._ids[pings] = ID
+    made.app.assignor.group_for_topic = {"pings": 1}.__getitem__
+    with processing(made, 5, pings):
+        await send(made)
+        assert made.share_at_hand() is None
     assert made.producer.acts == [("send", "out", b"v", 3, None)]
 
 
