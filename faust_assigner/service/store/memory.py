@@ -29,6 +29,9 @@ from faust_assigner.service.store.base import (
     Write,
 )
 
+#: Seconds to live of the shortest lease. A lease of 0 s would end before its first key is written.
+LEAST_TTL_S = 1.0
+
 
 @dataclass
 class _Lease:
@@ -172,8 +175,9 @@ class MemoryStore:
     # -- leases --------------------------------------------------------------------------------------
 
     async def grant(self, ttl_s: float) -> Lease:
-        """Grant a new lease."""
+        """Grant a new lease; as in etcd, for at least :data:`LEAST_TTL_S`."""
         self._expire()
+        ttl_s = max(ttl_s, LEAST_TTL_S)
         lease_id, self._next_lease = self._next_lease, self._next_lease + 1
         self._leases[lease_id] = _Lease(ttl_s, self._clock.monotonic() + ttl_s)
         self._set_timer()

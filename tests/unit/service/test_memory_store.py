@@ -29,7 +29,7 @@ from faust_assigner.service.store.base import (
     absent,
 )
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.assigning.consumers import LoopClock, virtually
+from tests.support.assigning.consumers import Bench, LoopClock, virtually
 
 
 async def first_seen(store: MemoryStore, revision: int) -> int:
@@ -295,3 +295,21 @@ async def test_a_listing_is_ascending_whatever_the_order_of_the_writes() -> None
     ]  # fmt: skip
     assert found.revision == 45
     await kept.close()
+
+
+def test_a_failed_warm_up_ends_in_a_group_without_cool_downs() -> None:
+    """The lease of the cool-down ended before its key was written, so no write ever succeeded."""
+
+    async def story() -> None:
+        kept = MemoryStore(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2}, cooldown_s=0.0)
+            await b.consumer(node, "a")
+            await asyncio.sleep(5.0)
+            failing = await b.consumer(node, "b", fails=True)
+            await asyncio.sleep(10.0)
+            failing.fails = False
+            await b.settles(1, 1)
+        await kept.close()
+
+    virtually(story)
