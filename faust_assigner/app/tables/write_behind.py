@@ -7,12 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faust import stores
+from faust.stores.memory import Store as MemoryStore
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.tables.sets import SetTable
 from faust.types.tuples import TP
 
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.settings import read_or_default
+from faust_assigner.app.tables import memory_rows
 from faust_assigner.app.tables.changes import Usage
 from faust_assigner.app.tables.disk import is_writable, store_of
 from faust_assigner.app.tables.files import TableStore
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 #: The maximum number of waiting changes of all tables of a worker.
 MOST_CHANGES = 100_000
+#: Faust's store -> the store that takes its place.
+OURS = {RocksDBStore: TableStore, MemoryStore: memory_rows.MemoryRows}
 
 
 def usage_of(app: AppT) -> Usage:
@@ -41,7 +45,7 @@ def usage_of(app: AppT) -> Usage:
 
 
 def install_write_behind(table: CollectionT) -> None:
-    """Make the table create our store instead of a RocksDB store; call before its first store."""
+    """Make the table create our store instead of Faust's; call before its first store."""
     table._new_store_by_url = partial(_new_store, table, table._new_store_by_url)
     if isinstance(table, SetTable):
         table._new_store = partial(_new_set_store, table, table._new_store)
@@ -53,9 +57,10 @@ def _new_set_store(table: CollectionT, make: Callable[[], object]) -> object:
 
 def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> object:
     kind = stores.by_url(url)
-    if not issubclass(kind, RocksDBStore):
+    ours = next((ours for host, ours in OURS.items() if issubclass(kind, host)), None)
+    if ours is None:
         return make(url)
-    store = over(TableStore, kind)(
+    store = over(ours, kind)(
         url,
         table.app,
         table,
@@ -67,7 +72,10 @@ def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> o
         loop=table.loop,
         options=table.options,
     )
-    enable_overlay(table, store)
+    if isinstance(store, TableStore):
+        enable_overlay(table, store)
+    elif not isinstance(table, SetTable):  # the record of a set is an operation, not a row
+        table.send_changelog = partial(memory_rows.send, store, table.send_changelog)
     return store
 
 

@@ -1,0 +1,79 @@
+"""The rows of a table in memory: replayed in the order of their records, dropped with their partition.
+
+Faust applies the values of a batch first and its deletions last. A row that is deleted and then set
+to 0 in one batch is lost. Faust also keeps the rows of a revoked partition that agents have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from faust.stores.memory import Store
+
+from faust_assigner.app.tables.disk import store_of
+
+if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
+    from faust.types.tuples import FutureMessage
+
+
+class MemoryRows(Store):  # type: ignore[misc]
+    """Faust's store in memory, with the partition of each row."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        #: Key -> the partition of its row. Keys of rows that are deleted elsewhere may remain.
+        self.partitions: dict[Any, int] = {}
+        super().__init__(*args, **kwargs)
+
+    def apply_changelog_batch(
+        self,
+        batch: Iterable[Any],
+        to_key: Callable[[object], object],
+        to_value: Callable[[object], object],
+    ) -> None:
+        """Apply replayed records in their order. Raises TypeError for a record without a key."""
+        for event in batch:
+            if event.message.key is None:
+                raise TypeError(f"Changelog entry is missing key: {event.message}")
+            key, deletes = to_key(event.key), event.message.value is None
+            if deletes:
+                self.data.pop(key, None)
+            else:
+                self.data[key] = to_value(event.value)
+            self.note(key, None if deletes else event.message.partition)
+
+    def note(self, key: object, partition: int | None) -> None:
+        """Note the partition of a row; None for a deleted row."""
+        if partition is None:
+            self.partitions.pop(key, None)
+        else:
+            self.partitions[key] = partition
+
+    def drop(self, partition: int) -> None:
+        """Drop the rows of a revoked partition. Cost: a look at each row of the table."""
+        for key in [key for key, number in self.partitions.items() if number == partition]:
+            del self.partitions[key]
+            self.data.pop(key, None)
+
+
+def send(
+    store: MemoryRows,
+    send_changelog: Callable[..., FutureMessage],
+    partition: int | None,
+    key: object,
+    value: object,
+    *args: object,
+    **kwargs: object,
+) -> FutureMessage:
+    """Send a change of an agent, and note the partition of its row."""
+    record = send_changelog(partition, key, value, *args, **kwargs)
+    store.note(key, None if value is None else record.message.partition)
+    return record
+
+
+def revoked(table: CollectionT | None, partition: int) -> None:
+    """Drop the rows of a revoked partition if ``table`` is in memory."""
+    store = None if table is None else store_of(table)
+    if isinstance(store, MemoryRows):
+        store.drop(partition)
