@@ -30,8 +30,9 @@ class JsonColumns:
         self.unreadable = 0
 
     def types_of(self, column: str) -> frozenset[str] | None:
-        """The JSON types of a column; None if the column is not checked."""
-        return frozenset(self._types[column]) if column in self._types else None
+        """The JSON types of a column; None if the column is not checked, or has no payload."""
+        is_checked = column in self._types and self._codecs[column] != AUTO
+        return frozenset(self._types[column]) if is_checked else None
 
     def readable(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Return ``batches``, in offset order, without the rows that are not JSON."""
@@ -46,11 +47,12 @@ class JsonColumns:
         return kept
 
     def _choose(self, batch: pa.RecordBatch) -> None:
-        """Choose JSON or raw bytes for each ``auto`` column by its first rows."""
+        """Choose JSON or raw bytes for each ``auto`` column by its first payloads."""
         for column, codec in self._codecs.items():
-            if codec == AUTO and len(batch):
-                wrong = len(unreadable_rows(batch.column(column).to_pylist()))
-                self._codecs[column] = RAW if 2 * wrong > len(batch) else JSON
+            payloads = batch.column(column).drop_null().to_pylist() if codec == AUTO else []
+            if payloads:
+                wrong = len(unreadable_rows(payloads))
+                self._codecs[column] = RAW if 2 * wrong > len(payloads) else JSON
                 if self._codecs[column] == RAW:
                     del self._types[column]
 

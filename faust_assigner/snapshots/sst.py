@@ -163,8 +163,11 @@ def is_empty(database: rocksdict.Rdict) -> bool:
     return not iterator.valid()
 
 
-def read_items(paths: Sequence[Path]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield all items of the files in key order, with Faust's offset key."""
-    with scratch_database() as database:
+def read_items(paths: Sequence[Path], beside: Path | None = None) -> Iterator[tuple[bytes, bytes]]:
+    """Yield all items of the files in key order, with Faust's offset key.
+
+    A copy of the files is made in ``beside``, or in the system's temporary folder.
+    """
+    with scratch_database(beside) as database:
         ingest(database, paths)
         yield from database.items()

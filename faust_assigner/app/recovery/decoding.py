@@ -88,12 +88,14 @@ def decoding_of(table: CollectionT) -> Decoding:
     )
 
 
-def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path]) -> str | None:
+def refusal_of_rows(
+    decoding: Decoding, manifest: Manifest, paths: Sequence[Path], folder: Path
+) -> str | None:
     """Return the reason why the snapshot's rows differ from the rows of a replay; None if they are
     equal.
 
-    Cost: none if the manifest's types prove that every row decodes, else about 1 us per row of
-    texts or numbers.
+    Cost: none if the manifest's types prove that every row decodes, else a copy of the files in
+    ``folder`` and about 1 us per row of texts or numbers.
     """
     found = (manifest.key_types, manifest.value_types)
     for part, codec, types in zip(("key", "value"), decoding.codecs, found, strict=True):
@@ -104,7 +106,7 @@ def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path
             )
     if all(map(_always_decodes, decoding.codecs, decoding.types, found)):
         return None
-    rows = (row for row in read_items(paths) if row[0] != OFFSET_KEY)
+    rows = (row for row in read_items(paths, folder) if row[0] != OFFSET_KEY)
     while some := list(itertools.islice(rows, _ROWS)):
         if not decoding.all_decode([key for key, _ in some], [value for _, value in some]):
             for key, value in some:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import tempfile
 import time
@@ -50,7 +51,8 @@ def from_snapshot(
                 return None
             ingest(cold.database, paths, move=ours)
     except (Exception, asyncio.CancelledError) as error:
-        logger.warning(
+        logger.log(
+            logging.INFO if stop() else logging.WARNING,
             "%s-%d is replayed because its snapshot failed: %s",
             cold.tp.topic,
             cold.tp.partition,
@@ -104,7 +106,7 @@ class Finder:
                 own = folder / manifest.snapshot_id
                 try:
                     paths = self._catalog.fetch(manifest, own)
-                    reason = refusal_of_rows(decoding, manifest, paths)
+                    reason = refusal_of_rows(decoding, manifest, paths, folder)
                 except (SnapshotError, OSError) as error:
                     reason = str(error)
                 if reason is None:

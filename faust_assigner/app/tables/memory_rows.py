@@ -7,6 +7,7 @@ to 0 in one batch is lost. Faust also keeps the rows of a revoked partition that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faust.stores.memory import Store
@@ -14,6 +15,7 @@ from faust.stores.memory import Store
 from faust_assigner.app.tables.disk import store_of
 
 if TYPE_CHECKING:
+    from faust.tables.table import Table
     from faust.types.tables import CollectionT
     from faust.types.tuples import FutureMessage
 
@@ -57,7 +59,12 @@ class MemoryRows(Store):  # type: ignore[misc]
             self.data.pop(key, None)
 
 
-def send(
+def note_sent_rows(table: Table, store: MemoryRows) -> None:
+    """Note the partitions of the rows that agents change from now on."""
+    table.send_changelog = partial(_send, store, table.send_changelog)
+
+
+def _send(
     store: MemoryRows,
     send_changelog: Callable[..., FutureMessage],
     partition: int | None,

@@ -75,7 +75,7 @@ def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> o
     if isinstance(store, TableStore):
         enable_overlay(table, store)
     elif not isinstance(table, SetTable):  # the record of a set is an operation, not a row
-        table.send_changelog = partial(memory_rows.send, store, table.send_changelog)
+        memory_rows.note_sent_rows(table, store)
     return store
 
 

@@ -152,7 +152,9 @@ def _unfit(manifest: Manifest, log_start: int, codecs: tuple[str, str]) -> str |
             f"at {log_start}: the snapshot has rows that retention removed"
         )
     found = codecs_of(manifest)
-    if any(wanted not in (AUTO, codec) for wanted, codec in zip(codecs, found, strict=True)):
+    if manifest.keys and any(
+        wanted not in (AUTO, codec) for wanted, codec in zip(codecs, found, strict=True)
+    ):
         return f"its keys and values were read as {found}, but {codecs} is requested"
     return None
 

@@ -91,6 +91,18 @@ def test_nothing_is_chosen_before_the_first_rows() -> None:
     assert columns.types_of("key") is None
 
 
+def test_a_column_without_a_payload_counts_as_unchecked() -> None:
+    """Workers refused an empty snapshot of a raw table, as if it had been checked as JSON."""
+    columns = JsonColumns((AUTO, AUTO))
+    assert (columns.types_of("key"), columns.types_of("value")) == (None, None)
+    columns.readable(batches_of([(b"1", None), (b"2", None)]))
+    assert (columns.types_of("key"), columns.types_of("value")) == ({"int"}, None)
+    raw: Rows = [(b"3", b"{"), (b"4", b"}"), (b"5", None), (b"6", None), (b"7", None)]
+    assert rows_of(columns.readable(batches_of(raw))) == [raw]
+    assert (columns.types_of("value"), columns.unreadable) == (None, 0)
+    assert JsonColumns((JSON, JSON)).types_of("key") == frozenset()
+
+
 @pytest.mark.parametrize(
     "payloads",
     [[b"[1", b"2],3,4"], [b"1,2", b"[3", b"4]"], [b"1", b"2,3"]],

@@ -33,6 +33,7 @@ from faust_assigner.app.recovery.restore_task import (
 )
 from faust_assigner.snapshots.changelog import Extent
 from faust_assigner.snapshots.manifest import SnapshotError
+from faust_assigner.snapshots.storage import DownloadStopped
 
 A, B, C = (TopicPartition("log", number) for number in range(3))
 
@@ -465,6 +466,28 @@ def test_a_snapshot_is_taken_into_a_database_that_is_empty_still(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("is_stopped", "level"), [(True, "INFO"), (False, "WARNING")])
+def test_a_download_that_a_rebalance_stops_is_no_warning(
+    tmp_path: Path, caplog: Any, is_stopped: bool, level: str
+) -> None:
+    """The snapshot is sound, and the next owner restores from it."""
+    caplog.set_level("INFO")
+    stops = [False]
+
+    def meanwhile() -> None:
+        stops[0] = is_stopped
+        raise DownloadStopped("the download ended")
+
+    settings = bring_up.replace(Job().settings, folder=tmp_path)
+    decoding: Any = "decoding"
+    one = Cold(A, Database(), 4, 9, True, decoding)  # type: ignore[arg-type]
+    finder: Any = Found(meanwhile)
+    assert from_snapshot(settings, finder, one, lambda: stops[0]) is None
+    [line] = caplog.records
+    assert line.levelname == level
+    assert line.getMessage() == "log-0 is replayed because its snapshot failed: the download ended"
+
+
 def test_the_next_older_snapshot_is_tried_where_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: Any
 ) -> None:
@@ -484,7 +507,7 @@ def test_the_next_older_snapshot_is_tried_where_one_is_refused(
     monkeypatch.setattr(
         from_snapshots,
         "refusal_of_rows",
-        lambda _, manifest, paths: refusals.get(manifest.snapshot_id),
+        lambda _, manifest, paths, folder: refusals.get(manifest.snapshot_id),
     )
     verdicts = [(one, "too late" if one.snapshot_id == "late" else None) for one in manifests]
     finder._judges = {"log": SimpleNamespace(verdicts=lambda partition: iter(verdicts))}  # type: ignore[dict-item]
@@ -520,7 +543,7 @@ def test_files_of_the_storage_itself_are_not_ours_to_move(
     decoding: Any = "decoding"
     for paths, ours in (([own, other], False), ([own], True), ([], True)):
         assert finder.fetch(C, tmp_path, decoding) == (manifest, paths, ours)
-        assert asked.pop() == (decoding, manifest, paths)
+        assert asked.pop() == (decoding, manifest, paths, tmp_path)
     assert finder.fetch(B, tmp_path) is None
     assert asked == []
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 
 from faust_assigner.app.recovery import decoding
 from faust_assigner.app.recovery.decoding import decoding_of, refusal_of_rows
-from faust_assigner.snapshots.sst import OFFSET_KEY
+from faust_assigner.snapshots.sst import OFFSET_KEY, write_files
 
 
 class Order(faust.Record):
@@ -159,9 +161,11 @@ def refusal(
     """Return the reason for refusing such a snapshot, and whether its rows were read."""
     read: list[Any] = []
     monkeypatch.setattr(decoding, "_ROWS", 2)
-    monkeypatch.setattr(decoding, "read_items", lambda paths: read.append(paths) or iter(rows))
+    monkeypatch.setattr(
+        decoding, "read_items", lambda paths, folder: read.append(paths) or iter(rows)
+    )
     manifest: Any = SimpleNamespace(key_types=keys, value_types=values)
-    return refusal_of_rows(decoding_of(table), manifest, []), bool(read)
+    return refusal_of_rows(decoding_of(table), manifest, [], Path("scratch")), bool(read)
 
 
 def test_rows_that_decode_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,10 +269,12 @@ def test_rows_are_checked_in_pieces_up_to_the_last_one(monkeypatch: pytest.Monke
     rows = [(key.encode(), str(at).encode()) for at, key in enumerate("abcdef", start=1)]
     monkeypatch.setattr(decoding, "_ROWS", 2)
     monkeypatch.setattr(
-        decoding, "read_items", lambda paths: iter([*rows[:1], (OFFSET_KEY, b"9"), *rows[1:]])
+        decoding,
+        "read_items",
+        lambda paths, folder: iter([*rows[:1], (OFFSET_KEY, b"9"), *rows[1:]]),
     )
     manifest: Any = SimpleNamespace(key_types=None, value_types=None)
-    found = refusal_of_rows(decoding.Decoding(reason, all_decode), manifest, [])
+    found = refusal_of_rows(decoding.Decoding(reason, all_decode), manifest, [], Path("scratch"))
     assert found == "the row of key b'e' does not decode as the table's: ValueError('bad')"
     assert asked == [
         ([b"a", b"b"], [b"1", b"2"]),
@@ -306,12 +312,22 @@ def test_types_prove_rows_of_plain_tables_alone(
     ):
         read: list[Any] = []
         monkeypatch.setattr(
-            decoding, "read_items", lambda paths, read=read: read.append(paths) or iter([])
+            decoding, "read_items", lambda paths, folder, read=read: read.append(paths) or iter([])
         )
         manifest: Any = SimpleNamespace(key_types=of[0], value_types=of[1])
         one = decoding.Decoding(lambda record: None, codecs=codecs_of, types=kinds)
-        assert refusal_of_rows(one, manifest, ["paths"]) is None  # type: ignore[list-item]
+        assert refusal_of_rows(one, manifest, ["paths"], Path("scratch")) is None  # type: ignore[list-item]
         assert read == ([] if proven else [["paths"]])
+
+
+def test_rows_are_read_beside_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's temporary folder may be small, or in memory; a snapshot may be large."""
+    rows = [(b'"a"', b'{"name": "x", "pieces": 1}'), (OFFSET_KEY, b"9")]
+    paths = [file.path for file in write_files(sorted(rows), tmp_path / "files")]
+    manifest: Any = SimpleNamespace(key_types=["str"], value_types=["dict"])
+    table = table_of(key_type=str, value_type=Order)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no such folder"))
+    assert refusal_of_rows(decoding_of(table), manifest, paths, tmp_path) is None
 
 
 def test_a_stricter_parser_of_json_is_never_taken_for_the_snapshot_s(
@@ -332,7 +348,7 @@ def test_types_of_a_snapshot_need_a_table_of_json(codec: str | None, part: int) 
     types[part] = ["str"]
     manifest: Any = SimpleNamespace(key_types=types[0], value_types=types[1])
     one = decoding.Decoding(lambda record: None, codecs=(codecs[0], codecs[1]))
-    reason = refusal_of_rows(one, manifest, [])
+    reason = refusal_of_rows(one, manifest, [], Path("scratch"))
     assert reason is not None
     assert reason.startswith(f"it was taken with --{('key', 'value')[part]}-codec json")
 

@@ -77,7 +77,7 @@ def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> 
 def test_a_snapshot_that_is_not_trusted_is_not_built_upon() -> None:
     """The next older trusted snapshot is the base, if any."""
     judge: Any = SimpleNamespace(log=log())
-    fields = {"start_offset": 0, "key_types": ("str",), "value_types": None}
+    fields = {"start_offset": 0, "keys": 1, "key_types": ("str",), "value_types": None}
     manifests = [SimpleNamespace(snapshot_id=number, **fields) for number in range(3)]
     judge.verdicts = lambda _: [
         (manifests[0], "too old"),
@@ -162,7 +162,7 @@ def test_a_base_has_no_rows_of_records_that_retention_removed(
     start: int | None, built_upon: bool
 ) -> None:
     """A base without a start is unknown; a base older than the changelog has more rows."""
-    manifest: Any = SimpleNamespace(start_offset=start, key_types=None, value_types=None)
+    manifest: Any = SimpleNamespace(start_offset=start, keys=1, key_types=None, value_types=None)
     assert (spans._unfit(manifest, 4, ("auto", "auto")) is None) == built_upon
 
 

@@ -133,17 +133,21 @@ def test_a_snapshot_that_is_no_base_has_its_reason(
     start: int | None, types: Any, codecs: tuple[str, str], reason: str | None
 ) -> None:
     """The reason is the start or the codecs; an empty set of types counts as JSON."""
-    manifest: Any = SimpleNamespace(start_offset=start, key_types=types[0], value_types=types[1])
+    manifest: Any = SimpleNamespace(
+        start_offset=start, keys=1, key_types=types[0], value_types=types[1]
+    )
     found = spans._unfit(manifest, 4, codecs)
     assert (found or "").startswith(reason or "")
     assert (found is None) is (reason is None)
+    manifest.keys = 0
+    assert spans._unfit(manifest, 4, codecs) == (found if codecs == ("auto", "auto") else None)
 
 
 def test_refused_bases_are_logged_with_their_reasons_until_one_fits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Files are read only for a whole check; a damaged file is the next reason."""
-    fields = {"start_offset": 9, "key_types": None, "value_types": None}
+    fields = {"start_offset": 9, "keys": 1, "key_types": None, "value_types": None}
     manifests = [SimpleNamespace(snapshot_id=f"s{n}", **fields) for n in range(4)]
     manifests[1].start_offset = 1
     judge: Any = SimpleNamespace(
