@@ -76,6 +76,9 @@ sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic grou
 
 sim-consumer: $(VENV)/.dev      ## the same of a group that speaks KIP-848 and the classic protocol; first every life of a small group
 	$(RUN) -m tests.property.consumer_sim --seeds $(SEEDS)
+STORMS ?= 1000
+sim-broker: $(VENV)/.dev        ## simulate STORMS storms on a whole broker with refused writes and restarts; a failure prints its seed and its last acts
+	$(RUN) -m tests.property.broker_sim --seeds $(STORMS)
 SERVICE_SEEDS ?= 10000
 sim-service: $(VENV)/.dev       ## simulate SERVICE_SEEDS random lives of the assigner service; a failure prints its seed and its acts
 	$(RUN) -m tests.property.service_sim --seeds $(SERVICE_SEEDS)

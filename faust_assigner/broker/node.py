@@ -152,6 +152,7 @@ class Node:
         for topic in books.topics():  # a kill may interrupt the deletion of a topic's offsets
             if self.catalogue.get(topic) is None:
                 list(books.topic_deleted(topic))
+        self.catalogue.stale_keys = books.stale_keys
 
     def _restore_transactions(self) -> None:
         self.transactions = TransactionService(

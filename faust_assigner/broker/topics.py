@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
@@ -57,6 +57,8 @@ class Catalogue:
         self._partitions = 0
         self.version = 0
         self.on_change: Callable[[str], None] = lambda name: None
+        #: Returns the keys that the first write of a new topic deletes: left-overs of a topic of its name.
+        self.stale_keys: Callable[[str], Collection[bytes]] = lambda name: ()
         self._finish_deletions()
         self._restore(progress)
 
@@ -124,7 +126,7 @@ class Catalogue:
         topic_id = self._new_uuid()
         if validate_only:
             return Topic(name, topic_id, [], dict(configs))
-        self._save(name, topic_id, count, configs)
+        self._save(name, topic_id, count, configs, self.stale_keys(name))
         topic = self._open(name, topic_id, count, configs)
         self._changed(name)
         return topic
@@ -198,9 +200,16 @@ class Catalogue:
                 "partitions",
             )
 
-    def _save(self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]) -> None:
+    def _save(
+        self,
+        name: str,
+        topic_id: uuid.UUID,
+        count: int,
+        configs: Mapping[str, str],
+        deletes: Collection[bytes] = (),
+    ) -> None:
         saved = {"id": str(topic_id), "partitions": count, "configs": dict(configs)}
-        self._store.write([(b"t" + name.encode(), json.dumps(saved).encode())])
+        self._store.write([(b"t" + name.encode(), json.dumps(saved).encode())], deletes)
 
     def _open(
         self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
+from tests.support.clients.raw_client import response_schema
 from tests.support.hall import Hall, frames
 
 
@@ -23,7 +23,7 @@ async def ask(hall: Hall, api_key: int, version: int, **values: Any) -> Any:
 
 def read(api_key: int, version: int, frame: bytes) -> Any:
     """Return the values of a response."""
-    schema = load_response_schema(api_key, version)
+    schema = response_schema(api_key, version)
     start = 9 if schema.__header_schema__.__flexible__ else 8
     return entity_reader(schema)(frame, start)[0]
 

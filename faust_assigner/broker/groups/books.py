@@ -27,6 +27,7 @@ class GroupBooks:
         self._counters = counters
         self._books: dict[str, OffsetBook] = {}
         self._readers: dict[str, set[str]] = {}  # topic -> groups that may have its offsets
+        self._read: dict[str, set[str]] = {}  # group -> the topics under which it is in _readers
         #: Deleted topic -> the groups from which its offsets are still to be deleted.
         self._orphans: dict[str, set[str]] = {}
         #: Keys in the store of offsets of deleted topics that the store refused to delete.
@@ -35,12 +36,16 @@ class GroupBooks:
         for group_id, key, entry in group_store.load_offsets(store):
             self._remember(group_id, {key: entry})
         for group_id, topic in self.pending.topics():
-            self._readers.setdefault(topic, set()).add(group_id)
+            self._note_readers(group_id, {topic})
 
     def _remember(self, group_id: str, changes: Mapping[TopicPartition, Committed]) -> None:
         self._books.setdefault(group_id, OffsetBook()).commit(changes)
-        for topic in {topic for topic, _ in changes}:
+        self._note_readers(group_id, {topic for topic, _ in changes})
+
+    def _note_readers(self, group_id: str, topics: set[str]) -> None:
+        for topic in topics:
             self._readers.setdefault(topic, set()).add(group_id)
+        self._read.setdefault(group_id, set()).update(topics)
 
     def commit(self, group_id: str, changes: Mapping[TopicPartition, Committed]) -> Code:
         """Store offsets that a group has accepted; return only after the write, with its error code."""
@@ -65,8 +70,7 @@ class GroupBooks:
         if not self._stored(group_id, self.pending.puts(group_id, producer_id, changes)):
             return Code.NOT_COORDINATOR
         self.pending.add(group_id, producer_id, changes)
-        for topic in {topic for topic, _ in changes}:
-            self._readers.setdefault(topic, set()).add(group_id)
+        self._note_readers(group_id, {topic for topic, _ in changes})
         return Code.NONE
 
     def end_transaction(
@@ -170,10 +174,24 @@ class GroupBooks:
                 groups.discard(group_id)
                 self._drop_topic(group_id, topic)
 
+    def stale_keys(self, topic: str) -> set[bytes]:
+        """Return the keys that a new topic's first write must delete from the store.
+
+        They belong to offsets of deleted topics that are not yet deleted. Otherwise the new topic of the name
+        would have these offsets after a restart.
+        """
+        stale = set(self._owed)
+        for group_id in self._orphans.get(topic, ()):
+            entries = self._books.get(group_id, OffsetBook()).of_topic(topic)
+            stale.update(group_store.offset_key(group_id, *key) for key in entries)
+            stale.update(self.pending.keys(group_id, lambda key: key[0] == topic))
+        return stale
+
     def _drop_topic(self, group_id: str, topic: str) -> None:
         def is_of_topic(key: TopicPartition) -> bool:
             return key[0] == topic
 
+        self._read.get(group_id, set()).discard(topic)
         named = self.offsets(group_id).of_topic(topic)
         stored = self._stored_keys(group_id, named, is_of_topic)
         if self._delete(stored) is not Code.NONE:
@@ -187,13 +205,14 @@ class GroupBooks:
         return [*keys, *self.pending.keys(group_id)]
 
     def close(self, group_id: str) -> None:
-        """Forget all offsets of a group."""
+        """Forget all offsets of a group; cost O(its offsets and topics)."""
         self._books.pop(group_id, None)
         self.pending.drop(group_id)
-        for topic, groups in list(self._readers.items()):
+        for topic in self._read.pop(group_id, ()):
+            groups = self._readers.get(topic, set())  # empty if the topic's deletion is under way
             groups.discard(group_id)
             if not groups:
-                del self._readers[topic]
+                self._readers.pop(topic, None)
 
     def expire(self, group: Group, retention_ms: int) -> tuple[TopicPartition, ...]:
         """Delete a group's expired offsets (KIP-211); return their partitions. Raises StoreFailed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import socket
 import struct
@@ -15,10 +16,13 @@ from kio.serial import entity_reader, entity_writer
 from faust_assigner.broker.answers import _response_builder
 from faust_assigner.broker.storage.records import HEADER
 
+request_schema = functools.cache(load_request_schema)
+response_schema = functools.cache(load_response_schema)
+
 
 def request_frame(api_key: int, version: int, correlation: int, values: dict[str, Any]) -> bytes:
     """Return a request frame, which begins with its size."""
-    schema = load_request_schema(api_key, version)
+    schema = request_schema(api_key, version)
     out = io.BytesIO()
     out.write(struct.pack(">hhih", api_key, version, correlation, 3) + b"raw")
     if schema.__flexible__:
@@ -118,7 +122,7 @@ class RawClient:
     def receive(self, api_key: int, version: int) -> Any:
         """Return the next response of that API. Raises ConnectionError if the broker has closed."""
         frame = self.receive_frame()
-        schema = load_response_schema(api_key, version)
+        schema = response_schema(api_key, version)
         start = 5 if schema.__header_schema__.__flexible__ else 4
         message, _ = entity_reader(schema)(frame, start)
         return message

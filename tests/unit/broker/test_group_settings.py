@@ -166,6 +166,39 @@ def test_a_deleted_topic_takes_the_offsets_of_those_groups_that_are_left() -> No
     assert list(found.offsets("left").entries) == [("u", 0)]
 
 
+def test_a_closed_group_costs_no_look_at_the_topics_of_other_groups() -> None:
+    """Thousands of groups may end together, beside thousands of topics of other groups."""
+
+    class Topics(dict[str, set[str]]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all topics are listed")
+
+        items = values = keys = __iter__  # type: ignore[assignment]
+
+    found = books()
+    found.commit("g", {("t", 0): Committed(1), ("u", 0): Committed(1)})
+    found.store_pending("g", 7, {("v", 0): Committed(1)})
+    found.commit("other", {("u", 0): Committed(1), ("w", 0): Committed(1)})
+    found._readers = readers = Topics(found._readers)
+    found.close("g")
+    left = {topic: readers[topic] for topic in "tuvw" if topic in readers}
+    assert left == {"u": {"other"}, "w": {"other"}}
+    found.close("never seen")
+
+
+def test_a_closed_group_may_have_lost_its_topics_before() -> None:
+    """Its deleted topic no longer names it, whether the deletion of the offsets has ended or not."""
+    found = books()
+    for group in ("one", "two"):
+        found.commit(group, {("t", 0): Committed(1)})
+    deleting = found.topic_deleted("t")
+    next(deleting)
+    for group in ("one", "two"):
+        found.close(group)
+    assert len(list(deleting)) == 1
+    assert found.topics() == ()
+
+
 # -- topics in the view of groups --------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.housekeeping import expire
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets, DeleteGroup
 from faust_assigner.coordinator.offsets import Committed
@@ -211,3 +212,31 @@ def test_a_start_deletes_the_offsets_of_topics_that_do_not_exist(tmp_path: Path)
     assert {key: entry.offset for key, entry in entries.items()} == {("t", 0): 7, ("t", 1): 1}
     assert len(list(bench.node.store.scan(b"o"))) == 2
     bench.node.close()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_new_topic_gets_no_offsets_of_a_deleted_topic_at_a_restart(
+    tmp_path: Path, ended: bool
+) -> None:
+    """The broker stopped during the deletion of the offsets, or the store had refused the deletion."""
+    bench = waiting(tmp_path)
+    books, store = bench.node.groups.books, bench.node.store
+    for group in ("g", "h"):
+        assert books.commit(group, {("t", 1): Committed(1)}) is Code.NONE
+    bench.node.catalogue.delete(bench.topic)
+    with pytest.MonkeyPatch.context() as patched:
+        if ended:
+            patched.setattr(store, "write", _full)
+        deletion = books.topic_deleted("t")
+        deleted = list(deletion) if ended else [next(deletion)]
+    assert len(deleted) == 1 + ended
+    bench.node.catalogue.create("t", 2, {})
+    bench.node.close()
+    bench = Bench(tmp_path)
+    assert [dict(bench.node.groups.books.offsets(group).entries) for group in "gh"] == [{}, {}]
+    assert pending_on_disk(bench) == 0
+    bench.node.close()
+
+
+def _full(*arguments: object, **named: object) -> None:
+    raise StoreFailed("No space left on device")
