@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from faust_assigner.service.errors import NotFound
+from faust_assigner.service.errors import BadRequest, NotFound
 from faust_assigner.service.keys import checked_consumer
 from faust_assigner.service.leading.moves import planned
 from faust_assigner.service.leading.rebalancer import Rebalancer
@@ -74,6 +74,8 @@ class Overview:
         for consumer in extra:
             checked_consumer(consumer.name)
             check_claims(consumer)
+        if len({consumer.name for consumer in extra}) < len(extra):
+            raise BadRequest("a dry run adds each consumer once; two added consumers share a name")
         for name in without:
             if checked_consumer(name) not in self.mirror.view.consumers:
                 raise NotFound(f"no consumer {name}")

@@ -121,6 +121,7 @@ async def test_a_dry_run_plans_for_the_ready_consumers_without_some_and_with_som
         (["a b"], [], BadRequest),
         ([], [Consumer(name="x"), Consumer(name="a b")], BadRequest),
         ([], [Consumer(name="x"), Consumer(name="y", capacity=0.0)], BadRequest),
+        ([], [Consumer(name="x"), Consumer(name="y"), Consumer(name="x")], BadRequest),
     ],
 )
 async def test_a_dry_run_with_a_wrong_consumer_is_refused(
