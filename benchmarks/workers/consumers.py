@@ -11,7 +11,7 @@ from multiprocessing.context import SpawnContext
 from typing import Any
 
 from faust_assigner.service.client import AssignerClient, Lost, Release, Warm
-from faust_assigner.service.client.channel import seconds
+from faust_assigner.service.clock import seconds
 from faust_assigner.service.errors import ServiceRefused
 
 #: Seconds between two updates of each consumer's figures.

@@ -20,12 +20,17 @@ class Clock(Protocol):
         """Wait for ``seconds``."""
 
 
+def seconds() -> float:
+    """Return seconds of a clock that advances while the process or the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class SystemClock:
     """The machine's clocks."""
 
     def monotonic(self) -> float:
-        """Return ``time.monotonic()``."""
-        return time.monotonic()
+        """Return :func:`seconds`: the store ends leases also while this machine sleeps."""
+        return seconds()
 
     def wall(self) -> float:
         """Return ``time.time()``."""

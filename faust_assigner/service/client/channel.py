@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,6 @@ import grpc.aio
 
 #: Maximum bytes of one answer, equal to the service's limit; the service splits longer answers.
 MESSAGE_BYTES: Final = 4 * 2**20
-
-
-def seconds() -> float:
-    """Return seconds of a clock that advances while the process or the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, kw_only=True)

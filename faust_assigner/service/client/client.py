@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 import grpc.aio
 
 from faust_assigner.service.client.calls import Calls
-from faust_assigner.service.client.channel import Access, seconds
+from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.commands import Command, Release, Warm
 from faust_assigner.service.client.handlers import Handlers, Jobs, end
 from faust_assigner.service.client.heart import Heart
@@ -34,6 +34,7 @@ from faust_assigner.service.client.registration import Registration, Retry
 from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.client.session import Session
 from faust_assigner.service.client.streams import Streams
+from faust_assigner.service.clock import seconds
 from faust_assigner.service.errors import NotFound, ServiceRefused, WrongPhase
 from faust_assigner.service.handoff import TopicPartition
 

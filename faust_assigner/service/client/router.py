@@ -19,10 +19,11 @@ from typing import Any, Final, Self
 import grpc
 import grpc.aio
 
-from faust_assigner.service.client.channel import Access, seconds
+from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.handlers import end
 from faust_assigner.service.client.messages import partition_of
 from faust_assigner.service.client.registration import Retry
+from faust_assigner.service.clock import seconds
 from faust_assigner.service.faults import refusal
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb

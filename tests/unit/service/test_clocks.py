@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
+from faust_assigner.service.clock import SystemClock
 from faust_assigner.service.commands import AbortWarm, Warm
 from faust_assigner.service.handoff import State
 from faust_assigner.service.leading.record import Seen
+from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, quick, virtually
 from tests.unit.service.stories import store
@@ -38,6 +42,19 @@ async def _skewed(bench: Bench, ahead_s: float, *, topics: int | None = None) ->
     bench.nodes.append(node)
     await node.start()
     return node
+
+
+async def test_a_lease_ends_also_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a resumed instance confirms registrations that the store has ended."""
+    kept = MemoryStore()
+    lease = await HeldLease.grant(kept, SystemClock(), 30.0)
+    assert lease.is_held
+    real = time.clock_gettime
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda clock: real(clock) + 60.0 * (clock == time.CLOCK_BOOTTIME)
+    )
+    assert not lease.is_held
+    await kept.close()
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.GONE])
