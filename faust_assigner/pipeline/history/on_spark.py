@@ -42,19 +42,20 @@ class OnSpark:
 
     def __init__(self, spark: SparkSession, visit: Visit, options: HistoryOptions) -> None:
         self._spark = spark
-        lines = read_visit(spark, visit, connector=options.connector)
-        self._parsed = options.period.on_spark(lines).persist()
+        self._read = read_visit(spark, visit, connector=options.connector).persist()
+        #: The lines of the period, and all lines that have no time.
+        self._parsed = options.period.on_spark(self._read)
 
     def close(self) -> None:
         """Release the cached lines."""
-        self._parsed.unpersist()
+        self._read.unpersist()
 
     @cached_property
     def lines(self) -> RefusedLines:
         """The refused lines and the number of all lines; the first access parses the lines in a job."""
-        found = RefusedLines(refused_of(self._parsed))
+        found = RefusedLines(refused_of(self._read))
         nothing = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES)).isNull()
-        rows = self._parsed.where(nothing).select("file", "chunk", "pos", "line", "reason")
+        rows = self._read.where(nothing).select("file", "chunk", "pos", "line", "reason")
         for row in rows.where("reason is null").collect():
             found.take(**row.asDict())
         if found.counts.lines:

@@ -1,8 +1,9 @@
 """``--since`` and ``--until``: a period of a ledger, and the files that may hold lines of the period.
 
 Workers write their files in order of time. So a file that was last changed before the period contains no
-line of the period; nor does a file whose first line is later than the period. Files that were concatenated
-in another order break this rule; pass the parts instead.
+line of the period; nor does a file whose first line is later than the period, unless the file was last
+changed before the time of this line. Files that were concatenated in another order break this rule; pass the
+parts instead.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ class Period:
         if self.until is None:
             return True
         first = _first_moment(file)
-        return first is None or first < self.until + SLACK
+        if first is None or first < self.until + SLACK:
+            return True
+        # The clock of the file's worker was ahead at first, and was then set back: later lines are earlier.
+        return changed is not None and changed < first - SLACK
 
     def rows(self, rows: Sequence[Row]) -> list[Row]:
         """Return the accepted lines of the period."""
@@ -114,6 +118,53 @@ class Period:
             "left_semi",
         )
         return kept.where("assignment is null").unionByName(placed)
+
+
+def without_future(rows: Sequence[Row], now: datetime) -> list[Row]:
+    """Return ``rows`` without lines from clocks that are ahead; if all lines are ahead, return all lines.
+
+    A line is ahead if its time is more than :data:`SLACK` after ``now``; a placement, if its decision is.
+    """
+    times = {
+        id(row): row.values[MOMENT[row.table]] <= now + SLACK
+        for row in rows
+        if row.table != "assignment"
+    }
+    told: dict[tuple[str, str], bool] = {}
+    for row in rows:
+        if row.table == "decision":
+            key = (row.values["group_id"], row.values["decision_id"])
+            told[key] = told.get(key, False) or times[id(row)]
+    kept = [
+        row
+        for row in rows
+        if (
+            told.get((row.values["group_id"], row.values["decision_id"]), True)
+            if row.table == "assignment"
+            else times[id(row)]
+        )
+    ]
+    return kept if any(times.values()) else list(rows)
+
+
+def without_future_on_spark(parsed: DataFrame, now: datetime) -> DataFrame:
+    """Apply :func:`without_future` to a parsed DataFrame. Cost: one pass, one collected row per decision."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+
+    at = F.coalesce(*(F.col(f"{table}.{column}") for table, column in MOMENT.items()))
+    is_past = at <= F.lit(now + SLACK)
+    if parsed.where(is_past).isEmpty():
+        return parsed
+    key = [F.col(f"decision.{name}").alias(f"_{name}") for name in ("group_id", "decision_id")]
+    told = parsed.where("decision is not null").groupBy(*key).agg(F.max(is_past).alias("_past"))
+    ahead = told.where("not _past")
+    kept = parsed.where(F.coalesce(is_past, F.lit(True)))
+    return kept.join(
+        F.broadcast(ahead),
+        (F.col("assignment.group_id") == F.col("_group_id"))
+        & (F.col("assignment.decision_id") == F.col("_decision_id")),
+        "left_anti",
+    )
 
 
 def _moment(text: str | None, option: str, now: datetime) -> datetime | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from faust_assigner.ledger import Refusal, Row, parse
 from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, read_lines
 from faust_assigner.pipeline.ledgers.files import LedgerFile, absolute, find_files
-from faust_assigner.pipeline.ledgers.period import Period
+from faust_assigner.pipeline.ledgers.period import Period, without_future
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_lines_of, split_sources
 from faust_assigner.snapshots.kafka_requests import run_request
@@ -20,16 +21,19 @@ def read_here(
     properties: Mapping[str, str] | None = None,
     *,
     refused: Refused | None = None,
+    now: datetime | None = None,
 ) -> tuple[list[Row], Refused]:
     """Return all accepted lines of ``ledgers`` in ``period``, in memory, and the count of refused lines.
 
-    ``refused`` counts the lines while they are read, for a progress display. Raises LedgerPathError for a
-    missing path, and TooManyRefused if the refused lines exceed ``tolerance``.
+    With ``now``, lines from clocks that are ahead are left out, see ``without_future``. ``refused`` counts
+    lines while they are read, for a progress display. Raises LedgerPathError for a missing path, and
+    TooManyRefused if the refused lines exceed ``tolerance``.
     """
     refused = Refused() if refused is None else refused
     rows = list(accepted_rows(ledgers, refused, period, properties))
     tolerance.check(refused)
-    return (period or Period()).rows(rows), refused
+    rows = (period or Period()).rows(rows)
+    return rows if now is None else without_future(rows, now), refused
 
 
 def accepted_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows i
 from faust_assigner.ledger import TABLES
 from faust_assigner.pipeline.ledgers.chunks import Chunk, pack
 from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
-from faust_assigner.pipeline.ledgers.period import Period
+from faust_assigner.pipeline.ledgers.period import Period, without_future_on_spark
 from faust_assigner.pipeline.ledgers.progress import Visit, whole
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.topics import read_spans
@@ -61,16 +62,21 @@ def read_checked(
     tolerance: Tolerance,
     properties: Mapping[str, str],
     period: Period | None = None,
+    *,
+    now: datetime | None = None,
 ) -> tuple[DataFrame, Refused]:
-    """Return :func:`read_ledger`'s lines and the number of refused lines.
+    """Return :func:`read_ledger`'s lines, and the counts of all lines, also of lines outside the period.
 
-    Cost: one more pass over the ledger. Raises LedgerPathError for a missing path, and TooManyRefused if
+    With ``now``, lines from clocks that are ahead are left out, see ``without_future``. Cost: one or two more
+    passes over the ledger. Raises LedgerPathError for a missing path, and TooManyRefused if
     the refused lines exceed ``tolerance``.
     """
-    parsed = read_ledger(spark, ledgers, properties=properties, period=period)
-    refused = refused_of(parsed)
+    period = period or Period()
+    lines = read_visit(spark, whole(ledgers, period, properties))
+    refused = refused_of(lines)
     tolerance.check(refused)
-    return parsed, refused
+    parsed = period.on_spark(lines)
+    return parsed if now is None else without_future_on_spark(parsed, now), refused
 
 
 def rows_of(parsed: DataFrame, table: str) -> DataFrame:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.ledgers.current import GroupState, current_here
@@ -61,6 +62,8 @@ class Request:
     max_refused: Tolerance = field(default_factory=Tolerance)
     #: Kafka's client properties, for ledgers that are topics.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Lines of the ledger from after this time come from clocks that are ahead, and are left out.
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 def simulate_here(request: Request, progress: Progress | None = None) -> dict[str, Any]:
@@ -142,7 +145,9 @@ def what_if_here(request: Request, change: Change) -> dict[str, Any]:
 def _current(request: Request) -> tuple[GroupState, Load]:
     from faust_assigner.pipeline.ledgers.rows import read_here
 
-    rows, _ = read_here(request.ledgers, request.max_refused, properties=request.properties)
+    rows, _ = read_here(
+        request.ledgers, request.max_refused, properties=request.properties, now=request.now
+    )
     groups = [found for found in current_here(rows) if request.group_id in (None, found.group_id)]
     if len(groups) != 1:
         raise UnknownGroup(
@@ -181,7 +186,11 @@ def _facts_here(request: Request, progress: Progress) -> Facts | None:
     refused = Refused()
     progress.follow(refused)
     rows, _ = read_here(
-        request.ledgers, request.max_refused, properties=request.properties, refused=refused
+        request.ledgers,
+        request.max_refused,
+        properties=request.properties,
+        refused=refused,
+        now=request.now,
     )
     return facts_of(rows)
 
@@ -193,6 +202,8 @@ def _facts_on_spark(spark: SparkSession, request: Request, progress: Progress) -
     from faust_assigner.pipeline.simulate.on_spark import facts_on_spark
 
     progress.enter("reading the lines")
-    parsed, refused = read_checked(spark, request.ledgers, request.max_refused, request.properties)
+    parsed, refused = read_checked(
+        spark, request.ledgers, request.max_refused, request.properties, now=request.now
+    )
     progress.follow(refused)
     return facts_on_spark(parsed)

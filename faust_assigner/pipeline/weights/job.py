@@ -75,7 +75,12 @@ def learn_here(request: Request, progress: Progress | None = None) -> dict[str, 
     refused = Refused()
     progress.follow(refused)
     rows, _ = read_here(
-        request.ledgers, request.max_refused, request.period, request.properties, refused=refused
+        request.ledgers,
+        request.max_refused,
+        request.period,
+        request.properties,
+        refused=refused,
+        now=request.now,
     )
     progress.enter("computing rates")
     rates = rates_of(
@@ -97,7 +102,12 @@ def learn_on_spark(
     progress = progress or Progress()
     progress.enter("reading the lines")
     parsed, refused = read_checked(
-        spark, request.ledgers, request.max_refused, request.properties, request.period
+        spark,
+        request.ledgers,
+        request.max_refused,
+        request.properties,
+        request.period,
+        now=request.now,
     )
     progress.follow(refused)
     progress.enter("computing rates")

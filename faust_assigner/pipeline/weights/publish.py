@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from faust_assigner.errors import FaustAssignerError
@@ -16,9 +16,12 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.files import file_system
 from faust_assigner.pipeline.rows import grouped
 from faust_assigner.pipeline.sinks import write_whole
-from faust_assigner.snapshots.changelog import STALL_S
+from faust_assigner.snapshots.changelog import UnknownTopicError, extents, read
 from faust_assigner.snapshots.kafka_requests import Connection, run_request
 from faust_assigner.weights.document import WeightRow, compress, encode
+
+if TYPE_CHECKING:
+    from aiokafka import ConsumerRecord
 
 #: A broker's default limit for one message is 1 MiB, which includes the record's overhead.
 MAX_RECORD_BYTES = 1_000_000
@@ -90,34 +93,26 @@ def published_records(cluster: Cluster, topic: str) -> list[bytes]:
 
 
 async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
-    """Read the topic's only partition; raise TimeoutError if no record arrives for STALL_S seconds."""
-    consumer = AIOKafkaConsumer(**connection, enable_auto_commit=False)
-    found: dict[bytes, bytes] = {}
+    """Read all partitions of the topic, whose creator may have given it several.
+
+    Raises UnreachableError after a minute without records.
+    """
     try:
-        await consumer.start()
-        if topic not in await consumer.topics():
-            return found
-        partition = TopicPartition(topic, 0)
-        consumer.assign([partition])
-        await consumer.seek_to_beginning(partition)
-        end = (await consumer.end_offsets([partition]))[partition]
-        reached, moved_at = -1, time.monotonic()
-        while (at := await consumer.position(partition)) < end:
-            if at > reached:
-                reached, moved_at = at, time.monotonic()
-            elif time.monotonic() - moved_at > STALL_S:
-                raise TimeoutError(
-                    f"could not read topic {topic} to its end {end}; the position is {at}"
-                )
-            for records in (await consumer.getmany(timeout_ms=500)).values():
-                for record in records:
-                    if record.value is None:
-                        found.pop(record.key, None)
-                    else:
-                        found[record.key] = record.value
-        return found
-    finally:
-        await consumer.stop()
+        spans = await extents(connection, topic)
+    except UnknownTopicError:
+        return {}
+    newest: dict[bytes, ConsumerRecord[bytes, bytes]] = {}
+
+    def sink(_: TopicPartition, records: Sequence[ConsumerRecord[bytes, bytes]], __: int) -> None:
+        for record in records:
+            known = newest.get(record.key)
+            if known is None or record.timestamp >= known.timestamp:
+                newest[record.key] = record
+
+    await read(
+        connection, {TopicPartition(topic, number): span for number, span in spans.items()}, sink
+    )
+    return {key: record.value for key, record in newest.items() if record.value is not None}
 
 
 async def _send(

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from faust_assigner.ledger import TABLES, Row
 from faust_assigner.pipeline.ledgers.current import GroupState, current_here, current_on_spark
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.refusals import Refused
-from faust_assigner.pipeline.ledgers.rows import accepted_rows
-from faust_assigner.pipeline.ledgers.sources import read_ledger, refused_of, rows_of
+from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.ledgers.rows import accepted_rows, read_here
+from faust_assigner.pipeline.ledgers.sources import read_checked, read_ledger, refused_of, rows_of
 from faust_assigner.pipeline.simulate.facts import facts_of
 from faust_assigner.pipeline.simulate.on_spark import facts_on_spark
 from faust_assigner.pipeline.weights.rates import PartitionRate
-from tests.integration.spark.ledgers import Ledger, Line, bad_lines, good, random_rows
+from tests.integration.spark.ledgers import START, Ledger, Line, bad_lines, good, random_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -98,6 +98,21 @@ def test_the_whole_facts_of_a_simulation_are_those_of_the_lines(
         for field in SUMS:
             values = [getattr(rate, field) for rate in lines]
             assert [getattr(rate, field) for rate in told] == pytest.approx(values, abs=1e-6)
+
+
+@pytest.mark.parametrize("days", [-9, 1])
+def test_a_period_and_a_clock_leave_the_same_lines_and_counts(
+    spark: SparkSession, ledger: Ledger, days: int
+) -> None:
+    """Lines outside the period count as read; lines after the clock count if there are no others."""
+    ledgers, period = [str(ledger.folder)], Period(since=START + timedelta(hours=9))
+    now = START + timedelta(days=days)
+    rows, here = read_here(ledgers, Tolerance(), period, now=now)
+    parsed, there = read_checked(spark, ledgers, Tolerance(), {}, period, now=now)
+    assert (there.accepted, there.lines) == (here.accepted, here.lines)
+    assert here.accepted > len(rows)
+    counts = {table: rows_of(parsed, table).count() for table in TABLES}
+    assert counts == Counter(row.table for row in rows)
 
 
 def plain(group: GroupState) -> tuple[Any, ...]:

@@ -70,6 +70,7 @@ def test_weights_are_learned_on_spark_from_the_checked_lines_of_the_request(
             Tolerance(4),
             {"x": "y"},
             request.period,
+            ("now", NOON),
         ),
         ("rows", "computing rates", refused, "parsed", "partition_sample"),
         ("rates", "computing rates", refused, "samples", ("half_life_s", 77.0)),
@@ -126,8 +127,8 @@ def test_the_facts_of_a_ledger_on_spark_are_those_of_its_checked_lines(
     refused = Refused(7, 3)
     shown = Progress()
 
-    def read(*given: Any) -> Any:
-        asked.append((shown.stage, *given))
+    def read(*given: Any, now: Any) -> Any:
+        asked.append((shown.stage, *given, now))
         return "parsed", refused
 
     monkeypatch.setattr(sources, "read_checked", read)
@@ -137,7 +138,7 @@ def test_the_facts_of_a_ledger_on_spark_are_those_of_its_checked_lines(
     assert (asked, shown.stage) == ([], "starting")
     found: Any = simulate._facts_on_spark(spark, REQUEST, shown)
     assert (found, shown.lines) == ("facts of parsed", refused)
-    assert asked == [("reading the lines", "spark", ("l",), Tolerance(4), {"x": "y"})]
+    assert asked == [("reading the lines", "spark", ("l",), Tolerance(4), {"x": "y"}, REQUEST.now)]
 
 
 def test_a_simulation_on_spark_writes_its_rows_and_summarises_the_written_rows(

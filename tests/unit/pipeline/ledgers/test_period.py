@@ -13,7 +13,7 @@ from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers import rows as rows_module
 from faust_assigner.pipeline.ledgers.chunks import Chunk
 from faust_assigner.pipeline.ledgers.files import LedgerFile, find_files
-from faust_assigner.pipeline.ledgers.period import Period
+from faust_assigner.pipeline.ledgers.period import Period, without_future
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -112,6 +112,32 @@ def test_a_file_whose_age_is_not_told_is_read() -> None:
     file = type(file)(file.name, file.size, "")
     assert Period(since=NOW).files([file]) == [file]
     assert Period(until=DAY - timedelta(days=9)).files([file]) == []
+
+
+def test_a_file_whose_clock_was_set_back_is_read(tmp_path: Path) -> None:
+    """Its first line is after the period, but the file was changed before the time of this line."""
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(decided(15, "ahead") + decided(2, "right"))
+    changed = (DAY + timedelta(days=2)).timestamp()
+    os.utime(path, (changed, changed))
+    period = Period(until=DAY + timedelta(days=3))
+    found = period.rows(list(accepted_rows([str(tmp_path)], None, period)))
+    assert [row.values["decision_id"] for row in found] == ["right", "right"]
+
+
+def test_lines_of_clocks_ahead_count_only_without_other_lines(tmp_path: Path) -> None:
+    """An hour is tolerated. A decision with an earlier line stays, with its placements."""
+    lines = [decided(2, "d2"), decided(3, "d3"), decided(9, "d9"), decided(9, "d2")]
+    (tmp_path / "w.jsonl").write_bytes(b"".join(lines))
+    rows = list(accepted_rows([str(tmp_path)]))
+
+    def found(now: datetime) -> list[tuple[str, str]]:
+        return [(row.table[0], row.values["decision_id"]) for row in without_future(rows, now)]
+
+    late = DAY + timedelta(days=2, hours=11)
+    assert found(late) == [("d", "d2"), ("a", "d2"), ("d", "d3"), ("a", "d3"), ("a", "d2")]
+    assert found(late - timedelta(seconds=1)) == [("d", "d2"), ("a", "d2"), ("a", "d2")]
+    assert len(found(DAY)) == len(rows) == 8
 
 
 @pytest.mark.parametrize(

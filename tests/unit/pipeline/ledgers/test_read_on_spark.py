@@ -171,21 +171,25 @@ def test_a_ledger_is_planned_read_and_cut_to_its_period(monkeypatch: pytest.Monk
 
 
 def test_a_checked_ledger_has_its_counts_or_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All arguments reach the reader; a refused line too many ends the run."""
+    """Lines outside the period count, as in one process; a refused line too many ends the run."""
     asked: list[Any] = []
     counts = Refused(90, 10, "f:1: why")
 
-    def read(*given: Any, **named: Any) -> str:
-        asked.append((given, named))
-        return "parsed"
+    class Cut(Period):
+        def on_spark(self, parsed: Any) -> Any:
+            return ("cut", parsed)
 
-    monkeypatch.setattr(sources, "read_ledger", read)
-    monkeypatch.setattr(sources, "refused_of", lambda parsed: asked.append(parsed) or counts)
+    monkeypatch.setattr(sources, "whole", lambda *given: given)
+    monkeypatch.setattr(sources, "read_visit", lambda *given: asked.append(given) or "lines")
+    monkeypatch.setattr(sources, "refused_of", lambda lines: asked.append(lines) or counts)
+    monkeypatch.setattr(sources, "without_future_on_spark", lambda *given: ("past", *given))
     spark: Any = "spark"
-    period = Period(until=NOON)
+    period = Cut(until=NOON)
     found: Any = sources.read_checked(spark, ["a"], Tolerance(10), {"x": "y"}, period)
-    assert found == ("parsed", counts)
-    assert asked == [(("spark", ["a"]), {"properties": {"x": "y"}, "period": period}), "parsed"]
+    assert found == (("cut", "lines"), counts)
+    assert asked == [("spark", (["a"], period, {"x": "y"})), "lines"]
+    found = sources.read_checked(spark, ["a"], Tolerance(10), {}, period, now=NOON)
+    assert found == (("past", ("cut", "lines"), NOON), counts)
     with pytest.raises(TooManyRefused, match=r"^10 of 100 lines refused, the first: f:1: why"):
         sources.read_checked(spark, ["a"], Tolerance(9), {})
 

@@ -100,7 +100,8 @@ def test_a_ledger_is_read_with_the_options_of_the_command(monkeypatch: pytest.Mo
     """The progress counts the lines."""
     asked: list[Any] = []
 
-    def read(ledgers: Any, tolerance: Any, *, properties: Any, refused: Any) -> Any:
+    def read(ledgers: Any, tolerance: Any, *, properties: Any, refused: Any, now: Any) -> Any:
+        assert now == REQUEST.now
         asked.append((ledgers, tolerance, properties, refused, progress.stage))
         return ["row"], refused
 

@@ -266,7 +266,7 @@ def test_a_change_starts_from_the_only_group_of_the_name(
     else:
         with pytest.raises(UnknownGroup, match="one group expected"):
             job._current(request)
-    assert asked == [((("l",), Tolerance(most=4)), {"properties": {"a": "b"}})]
+    assert asked == [((("l",), Tolerance(most=4)), {"properties": {"a": "b"}, "now": REQUEST.now})]
 
 
 def test_the_effect_of_a_change_is_not_written_without_a_folder(
@@ -307,7 +307,8 @@ def test_a_run_on_spark_writes_its_rows_and_summarises_what_it_wrote(
         asked.append(given[:3])
         return [summaries(part) for part in (None, 0, 1)]
 
-    def checked(*given: Any) -> Any:
+    def checked(*given: Any, now: Any) -> Any:
+        assert now == request.now
         asked.append((progress.stage, given))
         return "parsed", refused
 

@@ -191,7 +191,12 @@ def test_a_run_on_spark_passes_all_options(monkeypatch: pytest.MonkeyPatch, shad
     current = [("current", "computing rates", ("parsed", 5), {})] if shadow else []
     states: Any = ["state"] if shadow else ()
     assert asked == [
-        ("read", "reading the lines", (spark, ["l"], Tolerance(most=9), {"a": "b"}, period), {}),
+        (
+            "read",
+            "reading the lines",
+            (spark, ["l"], Tolerance(most=9), {"a": "b"}, period),
+            {"now": NOON},
+        ),
         ("rows", "computing rates", ("parsed", "partition_sample"), {}),
         ("rates", "computing rates", ("samples",), {"half_life_s": 77.0}),
         *current,

@@ -1,17 +1,18 @@
-"""Weights as records of a topic: created, sent, and read back by a fake client."""
+"""Weights as records of a topic: created and sent by a fake client, and read back from a broker."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
+from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights import publish
 from faust_assigner.pipeline.weights.publish import published_records
-from faust_assigner.snapshots.kafka_requests import UnreachableError
 
 
 class Broker:
@@ -58,8 +59,6 @@ class Broker:
 
 def sends(monkeypatch: pytest.MonkeyPatch, broker: Broker, replication: int | None) -> list[Any]:
     """Return the calls of a publication of two groups."""
-    import asyncio
-
     monkeypatch.setattr(publish, "AIOKafkaAdminClient", broker)
     monkeypatch.setattr(publish, "AIOKafkaProducer", broker)
     records = {"h": b"2", "g": b"1"}
@@ -101,76 +100,20 @@ def test_a_topic_that_exists_is_not_created(monkeypatch: pytest.MonkeyPatch) -> 
     assert calls == [{"bootstrap_servers": ["a:1"]}, "start", "close", *SENT]
 
 
-class Reader(Broker):
-    """A consumer with scripted answers: records, and the position after them."""
-
-    def __init__(self, end: int, *answers: tuple[list[Any], int]) -> None:
-        super().__init__({"weights": 1})
-        self.end, self.at, self.answers = end, 0, list(answers)
-        self.now = 0.0
-
-    async def topics(self) -> list[str]:
-        """Return the topics' names."""
-        return list(self.topics_)
-
-    def assign(self, places: Any) -> None:
-        """Record the assignment."""
-        self.calls.append(("assign", places))
-
-    async def seek_to_beginning(self, place: Any) -> None:
-        """Go to the first record."""
-        self.calls.append(("seek", place))
-
-    async def end_offsets(self, places: Any) -> dict[Any, int]:
-        """Return the end."""
-        return dict.fromkeys(places, self.end)
-
-    async def position(self, place: Any) -> int:
-        """Return the next offset."""
-        return self.at
-
-    async def getmany(self, *, timeout_ms: int) -> dict[Any, Any]:
-        """Return the next answer; half a minute passes without records."""
-        records, self.at = self.answers.pop(0) if self.answers else ([], self.at)
-        self.now += 0.0 if records else 30.0
-        return {"weights": records}
+async def _publish(bootstrap: str, records: list[tuple[bytes, bytes | None, int]]) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for key, value, partition in records:
+            await producer.send_and_wait("weights", value, key, partition=partition)
 
 
-def read_back(
-    monkeypatch: pytest.MonkeyPatch, reader: Reader, topic: str = "weights"
-) -> list[bytes]:
-    """Return the published records."""
-    monkeypatch.setattr(publish, "AIOKafkaConsumer", reader)
-    monkeypatch.setattr(publish, "time", SimpleNamespace(monotonic=lambda: reader.now))
-    return published_records(Cluster("a:1"), topic)
-
-
-def record(key: bytes, value: bytes | None) -> Any:
-    """Return a record."""
-    return SimpleNamespace(key=key, value=value)
-
-
-def test_the_newest_record_of_each_group_is_read_up_to_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Groups are in order; a tombstone removes its group; the consumer is stopped."""
-    first = [record(b"h", b"1"), record(b"g", b"2"), record(b"x", b"3")]
-    second = [record(b"h", b"4"), record(b"x", None), record(b"y", None)]
-    reader = Reader(9, (first, 3), ([], 5), ([], 6), (second, 9))
-    assert read_back(monkeypatch, reader) == [b"2", b"4"]
-    place = publish.TopicPartition("weights", 0)
-    settings = {**Cluster("a:1").connection(), "enable_auto_commit": False}
-    assert reader.calls == [settings, "start", ("assign", [place]), ("seek", place), "close"]
-    assert read_back(monkeypatch, Reader(9), "missing") == []
-    assert read_back(monkeypatch, Reader(0)) == []
-
-
-def test_a_topic_that_stands_still_for_a_minute_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Silent brokers do not block the command forever; the consumer is stopped."""
-    reader = Reader(9, ([], 4))
-    with pytest.raises(UnreachableError, match="could not read topic weights to its end 9"):
-        read_back(monkeypatch, reader)
-    assert reader.now == 120.0
-    assert reader.calls[-1] == "close"
+def test_the_newest_record_of_each_group_is_read_from_all_partitions() -> None:
+    """Groups are in order; a tombstone removes its group; a missing topic has no record."""
+    records: list[tuple[bytes, bytes | None, int]] = [
+        (b"h", b"1", 2), (b"g", b"2", 0), (b"x", b"3", 1),
+        (b"h", b"4", 2), (b"x", None, 1), (b"y", None, 0),
+    ]  # fmt: skip
+    with EmbeddedBroker(settings={"num.partitions": 3}) as broker:
+        cluster = Cluster(broker.bootstrap)
+        assert published_records(cluster, "weights") == []
+        asyncio.run(_publish(broker.bootstrap, records))
+        assert published_records(cluster, "weights") == [b"2", b"4"]

@@ -345,8 +345,8 @@ def test_a_run_reads_its_ledgers_with_the_clients_properties(
     """A ledger may be a topic of a secured cluster."""
     asked: list[Any] = []
 
-    def read_here(*given: Any, refused: Any) -> Any:
-        asked.extend(given)
+    def read_here(*given: Any, refused: Any, now: Any) -> Any:
+        asked.extend([*given, now])
         return [], refused
 
     monkeypatch.setattr(job, "read_here", read_here)
@@ -361,7 +361,7 @@ def test_a_run_reads_its_ledgers_with_the_clients_properties(
     )
     with pytest.raises(NothingToLearn):
         learn_here(request)
-    assert asked == [["l"], most, period, {"a": "b"}]
+    assert asked == [["l"], most, period, {"a": "b"}, NOON]
 
 
 def test_of_equal_weights_the_last_partition_is_the_heaviest(tmp_path: Path) -> None:
@@ -433,6 +433,24 @@ def test_a_run_reads_the_samples_of_its_period_with_its_half_life(tmp_path: Path
     assert [each["decision_id"] for each in scored["shadow"]] == ["new", "middle"]
     with pytest.raises(TooManyRefused):
         learn_here(Request(**{**vars(request), "max_refused": Tolerance(most=0)}))
+
+
+def test_a_sample_of_a_clock_that_is_ahead_is_no_measure_of_age(tmp_path: Path) -> None:
+    """Next to a sample of the future all other samples would be equally old, and the version would stay."""
+    lines = [
+        good({**SAMPLE, "partition": n, "ts": stamp(after(60.0 * at)), "records_in": records})
+        for n in (0, 1)
+        for at, records in ((0, 10), (1, 10 + 90 * n))
+    ]
+    ahead = good({**SAMPLE, "ts": "2040-01-01T00:00:00.000Z", "records_in": 5})
+    found = []
+    for name, written in (("right", lines), ("ahead", [*lines, ahead])):
+        ledger = Ledger(tmp_path / name)
+        ledger.write("w.jsonl", written)
+        out = tmp_path / f"{name}.json"
+        told = learn_here(Request([str(ledger.folder)], after(60), str(out), half_life_s=60.0))
+        found.append((told["version"], out.read_bytes()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
