@@ -45,7 +45,8 @@ def members(axes: Axes, rows: Rows) -> None:
             [row["members"] for row in mine],
             where="post",
             color=colour,
-            label=shortened(group, 24),
+            # matplotlib's legend omits labels that begin with "_".
+            label=shortened(f" {group}" if group.startswith("_") else group, 24),
         )
     axes.set_ylim(0, 1.1 * max(row["members"] for row in rows))
     axes.set_ylabel("members")

@@ -120,6 +120,12 @@ def test_the_six_largest_groups_are_drawn_with_short_names() -> None:
     assert legend(drawn) == [f"{letter}" + "-" * 22 + "…" for letter in "abcdeh"]
 
 
+def test_a_group_whose_name_begins_with_an_underscore_is_in_the_legend() -> None:
+    """matplotlib leaves such labels out."""
+    rows = [members("_shop", 1, 3), members("shop", 1, 2)]
+    assert legend(figure("members", {"rebalances": rows})) == [" _shop", "shop"]
+
+
 def test_a_single_group_needs_no_legend() -> None:
     """The title names the content of the picture."""
     assert legend(figure("members", {"rebalances": [members("a", 1, 3)]})) == []
