@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -41,8 +42,9 @@ async def produce(call: Call, request: Any) -> Values | object:
     """Append one batch per partition. With acks=0, send no answer; with 1 or -1, answer after the append.
 
     Each partition has its own result. A batch whose check takes too long is refused before the append; an
-    appended batch is acknowledged, however late. If a request names a partition several times, the last
-    batch counts, as in Kafka. The whole request is refused if it has a transactional batch, but no
+    appended batch is acknowledged, however late. All batches of the request share one wait for the disk
+    (flush.messages). If a request names a partition several times, the last batch counts, as in Kafka. The
+    whole request is refused if it has a transactional batch, but no
     transactional id or no right to the id.
     """
     asked: dict[Any, dict[int, Any]] = {}
@@ -50,7 +52,8 @@ async def produce(call: Call, request: Any) -> Values | object:
         key = topic.topic_id if call.version >= 13 else topic.name
         asked.setdefault(key, {}).update((part.index, part) for part in topic.partition_data)
     answers = []
-    refused = False
+    results: list[dict[str, object]] = []
+    unflushed: list[tuple[PartitionLog, dict[str, object]]] = []
     transactional_id = request.transactional_id
     may_transact = transactional_id is not None and call.may(
         WRITE, TRANSACTIONAL_ID, transactional_id
@@ -63,16 +66,22 @@ async def produce(call: Call, request: Any) -> Values | object:
     reason = NO_NAME if transactional_id is None else NO_RIGHT
     for key, parts in asked.items():
         topic, missing, names = _find_topic(call, key)
-        partitions = []
+        first = len(results)
         for part in parts.values():
-            partitions.append(
+            values = (
                 _refusal_values(part.index, BARRED, reason)
                 if is_barred
                 else await _produce_to_partition(call, request, topic, missing, part)
             )
-            refused = refused or bool(partitions[-1]["error_code"])
+            results.append(values)
+            if topic is not None and not values["error_code"]:
+                log = topic.partitions[part.index]
+                if needs_flush(call, topic, log):
+                    unflushed.append((log, values))
             await call.throttle.give_way()
-        answers.append(names | {"partition_responses": partitions})
+        answers.append(names | {"partition_responses": results[first:]})
+    await _flush_results(call, unflushed)
+    refused = any(values["error_code"] for values in results)
     if request.acks == 0:
         # With acks=0 the producer reads no answer; only a closed connection signals an error, as in Kafka.
         return CLOSE if refused else NO_RESPONSE
@@ -95,7 +104,7 @@ def _find_topic(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str
 
 async def _produce_to_partition(
     call: Call, request: Any, topic: Topic | None, missing: ErrorCode, wanted: PartitionProduceData
-) -> Values:
+) -> dict[str, object]:
     if request.acks not in (-1, 0, 1):
         return _refusal_values(
             wanted.index,
@@ -182,8 +191,6 @@ async def _append_batch(
             base = log.append(batch, data, now)
         else:
             node.counters["batches_repeated"] += 1
-        # A repeated batch waits for the disk, too, because the first wait may have failed.
-        await flush(call, log, int(node.config(topic, "flush.messages")))
     except StoreFailed as failed:
         node.space.reclaim_if_low()
         raise BadBatch(str(failed), ErrorCode.kafka_storage_error) from failed
@@ -218,13 +225,38 @@ def _check_transaction(
         raise BadBatch(f"{why} may not write here: {ErrorCode(code).name}", ErrorCode(code))
 
 
-async def flush(call: Call, log: PartitionLog, flush_every: int) -> None:
-    """Wait for the disk if at least ``flush_every`` records may not be on disk yet (flush.messages)."""
-    end = log.end_offset
-    if end - log.flushed_to >= flush_every:
-        call.throttle.end()  # a slow disk must not delay long requests of other clients
-        await call.node.flushing.flushed()
+def needs_flush(call: Call, topic: Topic, log: PartitionLog) -> bool:
+    """Whether as many records as flush.messages, or more, may not be on the disk yet."""
+    flush_every = int(call.node.config(topic, "flush.messages"))
+    return not log.deleted and log.end_offset - log.flushed_to >= flush_every
+
+
+async def flush(call: Call, logs: Sequence[PartitionLog]) -> None:
+    """Wait once until all records of some logs are on the disk. Raises StoreFailed."""
+    if not logs:
+        return
+    ends = [log.end_offset for log in logs]
+    call.throttle.end()  # a slow disk must not delay long requests of other clients
+    await call.node.flushing.flushed()
+    for log, end in zip(logs, ends, strict=True):
         log.flushed_to = max(log.flushed_to, end)
+
+
+async def _flush_results(
+    call: Call, unflushed: Sequence[tuple[PartitionLog, dict[str, object]]]
+) -> None:
+    """Wait for the disk, or turn the results of the partitions into refusals.
+
+    A repeated batch waits, too, because the first wait may have failed.
+    """
+    try:
+        await flush(call, [log for log, _ in unflushed])
+    except StoreFailed as failed:
+        call.node.space.reclaim_if_low()
+        for _, values in unflushed:
+            call.node.counters["batches_refused"] += 1
+            refusal = _refusal_values(values["index"], ErrorCode.kafka_storage_error, str(failed))
+            values.update(refusal, record_errors=[], log_append_time=None)
 
 
 def _record_errors(bad: BadBatch) -> list[Values]:
@@ -233,7 +265,7 @@ def _record_errors(bad: BadBatch) -> list[Values]:
     ]
 
 
-def _refusal_values(index: int, error: ErrorCode, message: str | None) -> Values:
+def _refusal_values(index: object, error: ErrorCode, message: str | None) -> dict[str, object]:
     return {
         "index": index,
         "error_code": error,

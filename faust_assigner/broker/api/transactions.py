@@ -12,7 +12,7 @@ from faust_assigner.broker import internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.membership import asked
 from faust_assigner.broker.api.offset_commit import Changes, commit_answer, in_slices
-from faust_assigner.broker.api.produce import flush
+from faust_assigner.broker.api.produce import flush, needs_flush
 from faust_assigner.broker.security.acls import (
     CLUSTER,
     IDEMPOTENT_WRITE,
@@ -201,12 +201,11 @@ async def end_txn(call: Call, request: EndTxnRequest) -> Values:
 
 
 async def _flush_transaction(call: Call, transactional_id: str) -> ErrorCode:
-    """Wait for the disk if a topic of the transaction requires this (flush.messages)."""
+    """Wait once for the disk if a topic of the transaction requires this (flush.messages)."""
     node = call.node
     try:
-        for topic, log in node.transactions.unflushed_partitions(transactional_id):
-            if not log.deleted:
-                await flush(call, log, int(node.config(topic, "flush.messages")))
+        ended = node.transactions.unflushed_partitions(transactional_id)
+        await flush(call, [log for topic, log in ended if needs_flush(call, topic, log)])
     except StoreFailed:
         node.space.reclaim_if_low()
         return ErrorCode.coordinator_not_available

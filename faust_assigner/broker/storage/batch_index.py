@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -130,16 +130,25 @@ class BatchIndex:
         newer = (n for n in range(first, stop) if self._times[n] > timestamp)
         return next(newer, stop)
 
-    def overdue(self, oldest_ms: int | None, max_bytes: int | None) -> int:
+    def overdue(
+        self, oldest_ms: int | None, max_bytes: int | None, appended_ms: Callable[[int], int]
+    ) -> int:
         """Return how many of the oldest batches to delete, by age or by the size of the log.
 
-        ``oldest_ms`` is the oldest time that may stay, ``max_bytes`` the greatest size; None: no limit. A
-        batch that compaction emptied has no time, so it is deleted with the batches before it.
+        ``oldest_ms`` is the oldest time that may stay, ``max_bytes`` the greatest size; None: no limit. If no
+        record of a batch has a time, the batch has the age of its append, which ``appended_ms`` returns for
+        its base offset. A batch that compaction emptied is deleted with the batches before it.
         """
         count = 0
         if oldest_ms is not None:
             while count < len(self.bases) and (
-                0 <= self._times[count] < oldest_ms or self.sizes[count] == HEADER.size
+                self.sizes[count] == HEADER.size
+                or (
+                    self._times[count]
+                    if self._times[count] >= 0
+                    else appended_ms(self.bases[count])
+                )
+                < oldest_ms
             ):
                 count += 1
         if max_bytes is not None and self.bases:

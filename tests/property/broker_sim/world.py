@@ -37,6 +37,7 @@ from tests.support.clients.raw_client import batch, keyed_record
 GROW, DELETE_GROUPS, CONFIGURE, DELETE_OFFSETS = 37, 42, 44, 47
 TOPICS, GROUPS = ("t", "u", "c"), ("g", "h", "k", "m")
 TRANSACTIONAL: Final = 0x10
+NO_TIME: Final = -1
 MINUTE: Final = 60_000
 SHORT_RETENTION: Final = 5 * MINUTE
 COMPACT: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -151,7 +152,7 @@ class World:
             key = b"k%d" % self.draw.randrange(4) if log.is_compacted else None
             value = None if key and self.draw.random() < 0.2 else b"%d" % self._value
             records.append((key, value))
-        stamp = self.host.now - self.draw.choice((0, 0, 0, SHORT_RETENTION))
+        stamp = self.draw.choice((*[self.host.now] * 6, self.host.now - SHORT_RETENTION, NO_TIME))
         data = batch(
             b"".join(keyed_record(*pair, offset_delta=n) for n, pair in enumerate(records)),
             count=count,
@@ -161,7 +162,7 @@ class World:
             epoch=producer.epoch if producer is not None else -1,
             sequence=sequence,
         )
-        return data, records, stamp
+        return data, records, self.host.now if stamp == NO_TIME else stamp
 
     async def _produce(
         self, topic: Topic, number: int, data: bytes, name: str | None, version: int

@@ -185,7 +185,7 @@ def test_a_batch_of_exactly_the_oldest_time_is_kept() -> None:
     index = BatchIndex()
     for n, time in enumerate((99, 100, 101)):
         index.append(n, n + 1, 70, time)
-    assert [index.overdue(oldest, None) for oldest in (99, 100, 101, 102)] == [0, 1, 2, 3]
+    assert [index.overdue(oldest, None, int) for oldest in (99, 100, 101, 102)] == [0, 1, 2, 3]
     assert [index.first_newer(time, 0, 3) for time in (98, 99, 100, 101)] == [0, 1, 2, 3]
 
 
@@ -208,7 +208,7 @@ def test_an_index_after_a_drop_counts_its_own_bytes_and_times() -> None:
     index.drop(1)
     assert (len(index), index.size, index.at_time(4)) == (2, 170, 1)
     assert [index.within(0, size) for size in (79, 80, 169, 170)] == [0, 1, 1, 2]
-    assert index.overdue(None, 90) == 1
+    assert index.overdue(None, 90, int) == 1
 
 
 def test_a_transaction_opens_with_its_first_batch_alone() -> None:

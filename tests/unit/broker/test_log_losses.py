@@ -188,10 +188,16 @@ def test_erasing_leaves_no_key_of_any_kind(store: Store) -> None:
 # -- retention -----------------------------------------------------------------------------
 
 
-def test_a_record_without_a_time_never_grows_too_old(store: Store) -> None:
-    """-1 is no time: Kafka keeps such a record until the log is too large."""
-    log = written(store, -1, 5)
-    assert log.retain(10**9, retention_ms=1, retention_bytes=-1) == 0
+def test_a_batch_without_a_time_has_the_age_of_its_append(store: Store) -> None:
+    """As in Kafka, where the file's time counts; such a batch must not stop retention for ever."""
+    log = open_log(store, TOPIC, 0)
+    for timestamp, appended_ms in ((100, 100), (-1, 200), (-1, 300), (250, 400)):
+        data = batch(timestamp=timestamp)
+        log.append(parse_batch(data), data, appended_ms)
+    deleted = [
+        log.retain(now, retention_ms=100, retention_bytes=-1) for now in (300, 301, 400, 401)
+    ]
+    assert deleted == [1, 1, 0, 2]
 
 
 def test_of_age_and_size_the_one_that_deletes_more_counts(store: Store) -> None:

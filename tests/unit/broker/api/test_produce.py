@@ -175,8 +175,7 @@ def test_producers_that_wait_for_the_disk_do_not_delay_long_requests_of_other_cl
         async def flushed() -> None:
             nonlocal waits
             waits += 1
-            if waits > throttle.LONG_AT_A_TIME:  # each producer waits for its second partition
-                await asyncio.Event().wait()
+            await asyncio.Event().wait()
 
         hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
         parts = [{"index": number, "records": batch()} for number in range(3)]
@@ -184,9 +183,37 @@ def test_producers_that_wait_for_the_disk_do_not_delay_long_requests_of_other_cl
         values = {"acks": -1, "timeout_ms": 1_000, "topic_data": topics}
         for name in map(str, range(throttle.LONG_AT_A_TIME)):
             hall.connect(name)[0].data_received(next(frames(PRODUCE, 1, 9, **values)))
-        while waits < 2 * throttle.LONG_AT_A_TIME:
+        while waits < throttle.LONG_AT_A_TIME:
             await asyncio.sleep(0)
         answer = await ask(hall, METADATA, 9, topics=None, allow_auto_topic_creation=False)
         return [topic.name for topic in answer.topics]
 
     assert in_hall(story) == ["t"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_batches_of_a_request_share_one_wait_for_the_disk(fails: bool) -> None:
+    """After a failed wait, only the topics that require the wait are refused."""
+
+    async def story(hall: Hall) -> tuple[list[int], int]:
+        for name, every in (("t", "1"), ("u", "1"), ("v", "9")):
+            hall.node.catalogue.create(name, 2, {"flush.messages": every})
+        waits: list[None] = []
+
+        async def flushed() -> None:
+            waits.append(None)
+            if fails:
+                raise StoreFailed("no space")
+
+        hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
+        parts = [{"index": number, "records": batch()} for number in range(2)]
+        topics = [{"name": name, "partition_data": parts} for name in "tuv"]
+        answer = await ask(hall, PRODUCE, 9, acks=-1, timeout_ms=1_000, topic_data=topics)
+        results = [part for topic in answer.responses for part in topic.partition_responses]
+        logs = [log for topic in hall.node.catalogue for log in topic.partitions]
+        on_disk = 0 if fails else 1
+        assert [log.flushed_to for log in logs] == [on_disk] * 4 + [0, 0]
+        return [int(one.error_code) for one in results], len(waits)
+
+    code = STORAGE_ERROR if fails else 0
+    assert in_hall(story) == ([code] * 4 + [0, 0], 1)

@@ -400,6 +400,26 @@ def test_an_end_waits_for_the_disk_where_a_topic_asks_for_it() -> None:
     assert in_hall(story) == [[NOT_AVAILABLE, 0, 0], 2, 1]
 
 
+def test_the_partitions_of_a_transaction_share_one_wait_for_the_disk() -> None:
+    """A slow disk delays an end once, not once for each partition."""
+
+    async def story(hall: Hall) -> tuple[int, int, list[int]]:
+        logs = hall.node.catalogue.create("t", 3, {"flush.messages": "1"}).partitions
+        producer = Producer(hall)
+        await producer.init()
+        await producer.add(0, 1, 2)
+        waits: list[None] = []
+
+        async def flushed() -> None:
+            waits.append(None)
+
+        hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
+        error = int((await producer.end()).error_code)
+        return error, len(waits), [log.flushed_to for log in logs]
+
+    assert in_hall(story) == (0, 1, [1, 1, 1])
+
+
 def test_a_partition_that_was_deleted_needs_no_wait_for_the_disk() -> None:
     """The transaction still ends."""
 
