@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import UnknownTopicOrPartitionError, for_code
 
 from faust_assigner.service.errors import StoreUnavailable
 
@@ -59,14 +60,13 @@ class KafkaTopics:
         if topic not in await self._client.list_topics():
             return None
         found = await self._client.describe_topics([topic])
-        return next(
-            (
-                len(one["partitions"])
-                for one in found
-                if one["topic"] == topic and not one["error_code"]
-            ),
-            None,
-        )
+        one = next((one for one in found if one["topic"] == topic), None)
+        if one is None or one["error_code"] == UnknownTopicOrPartitionError.errno:
+            return None
+        if one["error_code"]:
+            # The topic exists. If it counted as deleted, its owners would lose all its partitions.
+            raise for_code(one["error_code"])
+        return len(one["partitions"])
 
     async def close(self) -> None:
         """Close the connection."""

@@ -247,7 +247,7 @@ class Admin:
             raise OSError("away")
         if self.broken == "silence":
             await asyncio.sleep(60)
-        return ["t", "denied"]
+        return ["t", "gone", "denied"]
 
     async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
         """Return a different topic's entry first."""
@@ -255,6 +255,7 @@ class Admin:
         return [
             {"topic": "other", "error_code": 0, "partitions": [1]},
             {"topic": "t", "error_code": 0, "partitions": [1, 2, 3]},
+            {"topic": "gone", "error_code": 3, "partitions": []},
             {"topic": "denied", "error_code": 29, "partitions": [1]},
         ]
 
@@ -269,15 +270,24 @@ def admins(monkeypatch: pytest.MonkeyPatch) -> list[Admin]:
 
 
 async def test_a_count_is_asked_over_one_connection(admins: list[Admin]) -> None:
-    """A missing or refused topic has no count, and must not be created by the request."""
+    """A missing topic has no count, and must not be created by the request."""
     topics = KafkaTopics("b:1")
-    assert [await topics.count(name) for name in ("t", "absent", "denied")] == [3, None, None]
+    assert [await topics.count(name) for name in ("t", "absent", "gone")] == [3, None, None]
     [admin] = admins
-    assert (admin.options["bootstrap_servers"], admin.calls) == ("b:1", [["t"], ["denied"]])
+    assert (admin.options["bootstrap_servers"], admin.calls) == ("b:1", [["t"], ["gone"]])
     await topics.close()
     await topics.close()
     assert admin.calls[-1] == "closed"
     assert admin.calls.count("closed") == 1
+
+
+async def test_a_topic_that_kafka_refuses_to_describe_is_not_missing(admins: list[Admin]) -> None:
+    """A missing topic counts as deleted after two checks, and its owners lose all its partitions."""
+    topics = KafkaTopics("b:1")
+    with pytest.raises(StoreUnavailable, match="denied: TopicAuthorizationFailedError"):
+        await topics.count("denied")
+    await topics.close()
+    assert [admin.calls[-1] for admin in admins] == ["closed"]
 
 
 @pytest.mark.parametrize("broken", ["start", "list", "silence"])
