@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -37,6 +37,8 @@ class _Open:
     records: int = 0
     bytes: int = 0
     ended: float | None = None
+    #: Whether a rebalance interrupted the restore, which continues on this worker.
+    is_continued: bool = False
 
 
 P = ParamSpec("P")
@@ -114,12 +116,16 @@ class RecoveryMeter:
         tps: set[TP] | None = None,
     ) -> None:
         begun = recovery.active_tps if tps is None else tps
-        self._open = {}
-        self._kept = actives & begun
-        for tp in begun:
+        before, kept = self._open, self._kept
+        # Faust's own recovery begins anew after each rebalance; the recovery by partition continues.
+        continued = {tp for tp in begun if tp in before and tp in actives and tps is not None}
+        self._open = {tp: replace(before[tp], is_continued=True, ended=None) for tp in continued}
+        self._kept = (actives & begun) - continued | kept & continued
+        for tp in begun - continued:
             has_state = recovery.active_offsets.get(tp) is not None
             stood_by = "standby" if tp in standbys else "local"
-            self._open[tp] = _Open(stood_by if has_state else "replay", started)
+            at = offset_or_minus_one(recovery.active_offsets.get(tp))
+            self._open[tp] = _Open(stood_by if has_state else "replay", started, at, at)
 
     def _around_offsets(
         self, inner: Callable[..., Awaitable[object]]
@@ -154,7 +160,13 @@ class RecoveryMeter:
         for tp, measured in self._open.items():
             if tps is not None and tp not in tps:
                 continue
-            measured.start_offset = measured.end_offset = offset_or_minus_one(offsets.get(tp))
+            at = offset_or_minus_one(offsets.get(tp))
+            if measured.is_continued:
+                at = restored[tp].start_offset if tp in restored else at
+                measured.records += max(0, at - measured.end_offset)
+                measured.end_offset = max(at, measured.end_offset)
+            else:
+                measured.start_offset = measured.end_offset = at
             if tp in restored:
                 _take(measured, restored[tp])
             if measured.end_offset >= offset_or_minus_one(highwaters.get(tp)):
@@ -250,7 +262,9 @@ def _take(measured: _Open, restored: Restored) -> None:
     if restored.source == SNAPSHOT:
         measured.source = SNAPSHOT
     measured.records += restored.replayed
-    measured.start_offset, measured.end_offset = restored.start_offset, restored.end_offset
+    if not measured.is_continued:
+        measured.start_offset = restored.start_offset
+    measured.end_offset = restored.end_offset
     measured.bytes += restored.bytes + restored.replayed_bytes
     measured.started, measured.ended = min(measured.started, restored.started), restored.ended
 
