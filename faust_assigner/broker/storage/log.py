@@ -29,7 +29,7 @@ from faust_assigner.broker.storage.entries import (
     Pair,
 )
 from faust_assigner.broker.storage.producers import ProducerBook
-from faust_assigner.broker.storage.records import Batch
+from faust_assigner.broker.storage.records import INT64_MAX, Batch
 from faust_assigner.broker.storage.store import Range, Store, StoreFailed
 from faust_assigner.broker.storage.transactions import (
     ABORTED,
@@ -275,10 +275,7 @@ class PartitionLog:
         return Range(key(bases[0]), key(bases[-1]) + b"\0", count, lambda: map(key, bases))
 
     def retain(self, now_ms: int, *, retention_ms: int, retention_bytes: int) -> int:
-        """Delete the oldest batches above the age or size; return the number of deleted records.
-
-        Raises StoreFailed.
-        """
+        """Delete the oldest batches above the age or size; return the number of deleted records."""
         oldest_ms = now_ms - retention_ms if retention_ms >= 0 else None
         max_bytes = retention_bytes if retention_bytes >= 0 else None
         drop = self.index.overdue(oldest_ms, max_bytes, self._appended_ms)
@@ -289,11 +286,15 @@ class PartitionLog:
         return self.start_offset - old_start
 
     def _appended_ms(self, base: int) -> int:
-        """Return the time at which the batch at offset ``base`` was appended; it is in the store only."""
-        entry = self.store.get(self.index_key(base))
-        if entry is None:
-            raise StoreFailed(f"the index entry of the batch at offset {base} is missing")
-        return Entry.unpack(entry).appended_ms
+        """Return the time at which the batch at offset ``base`` was appended, which only the store has.
+
+        A batch with an unreadable index entry counts as new, so that retention keeps it and other logs go on.
+        """
+        try:
+            entry = self.store.get(self.index_key(base))
+        except StoreFailed:
+            entry = None
+        return INT64_MAX if entry is None else Entry.unpack(entry).appended_ms
 
     def every_key(self) -> Iterator[bytes]:
         """Yield every key of this partition."""

@@ -200,6 +200,20 @@ def test_a_batch_without_a_time_has_the_age_of_its_append(store: Store) -> None:
     assert deleted == [1, 1, 0, 2]
 
 
+def test_a_batch_without_a_readable_time_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention of the other partitions must go on."""
+    store = MemoryStore()
+    log = written(store, -1)
+
+    def unreadable_entry(key: bytes) -> bytes | None:
+        raise StoreFailed("corruption")
+
+    monkeypatch.setattr(store, "get", unreadable_entry)
+    assert log.retain(10**9, retention_ms=1, retention_bytes=-1) == 0
+    monkeypatch.setattr(store, "get", lambda key: None)
+    assert log.retain(10**9, retention_ms=1, retention_bytes=-1) == 0
+
+
 def test_of_age_and_size_the_one_that_deletes_more_counts(store: Store) -> None:
     """Age deletes three batches and size one, and in the second log the reverse."""
     size = len(batch())
