@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -29,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 #: A test may replace ``sys.executable``.
 PYTHON = sys.executable
+SCRIPT = str(Path(PYTHON).with_name("faust-assigner"))
 #: Kind -> the modules that it imports before its first start. They read no environment, start no
 #: thread and open no file.
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -44,25 +46,46 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         *("faust_assigner.app.assignor", "faust_assigner.app.compose", "faust_assigner.app.fixup"),
         *("faust_assigner.page.mount", "croniter", "colorlog", "cramjam", "rocksdict"),
     ),
-    "broker": (
-        "faust_assigner.cli.commands",
-        "faust_assigner.cli.broker",
-        "faust_assigner.broker.serve",
+    "command": (
+        *(
+            f"faust_assigner.cli.{name}"
+            for name in ("commands", "broker", "deploy_check", "doctor")
+        ),
+        *(f"faust_assigner.cli.{name}" for name in ("groups", "status", "ui", "why")),
+        *("faust_assigner.broker.serve", "faust_assigner.clients.groups"),
+        *("faust_assigner.status.collect", "faust_assigner.status.render", "rich.table"),
+    ),
+    "serve": (
+        *("faust_assigner.cli.commands", "faust_assigner.cli.serve"),
+        *("faust_assigner.service.server.options", "faust_assigner.service.server.serve"),
     ),
 }
-#: The arguments of a process that differ from ``exec``: none of them may be given.
-_PLAIN = (True, None, None, None, -1, False, -1)
+#: Commands of these kinds; another command is rare, or starts Spark.
+COMMANDS = {
+    **dict.fromkeys(
+        ("broker", "deploy-check", "doctor", "groups", "status", "ui", "why"), "command"
+    ),
+    "serve": "serve",
+}
+#: The last arguments of a process, without a new session; with others it is started by ``exec``.
+_PLAIN = (True, None, None, None, -1, -1)
+#: Python's settings that a forked process follows.
+_FOLLOWED = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED"})
 _HEADER = 8
 
 
 def kind_of(command: Sequence[str]) -> str | None:
-    """Return the kind of ``python -m MODULE ARGUMENTS``; None for any other program."""
-    if len(command) < 3 or command[0] != PYTHON or command[1] != "-m":
+    """Return the kind of a program's command line; None for a program of no kind."""
+    program, *words = command
+    if program == SCRIPT:
+        return COMMANDS.get(*words[:1]) if words else None
+    if program != PYTHON or len(words) < 2 or words[0] != "-m":
         return None
-    module = command[2]
+    module = words[1]
     if module.startswith("tests.support.workers.") or module == "faust_assigner.testing.worker":
         return "worker"
-    return "broker" if [module, *command[3:4]] == ["faust_assigner.cli", "broker"] else None
+    is_ours = module in ("faust_assigner", "faust_assigner.cli")
+    return COMMANDS.get(words[2]) if is_ours and len(words) > 2 else None
 
 
 def is_alike(environment: Mapping[str, str], folder: str) -> bool:
@@ -71,7 +94,8 @@ def is_alike(environment: Mapping[str, str], folder: str) -> bool:
         return False
 
     def settings(of: Mapping[str, str]) -> dict[str, str]:
-        return {k: v for k, v in of.items() if k.startswith("PYTHON") and k != "PYTHONPATH"}
+        names = {name for name in of if name.startswith("PYTHON")} - _FOLLOWED
+        return {name: of[name] for name in names}
 
     places = [folder, *environment.get("PYTHONPATH", "").split(os.pathsep)]
     others = {place for place in places if place and Path(place).resolve() != ROOT}
@@ -100,13 +124,15 @@ class Popen(subprocess.Popen[Any]):
         command, folder = [os.fsdecode(one) for one in args], os.fsdecode(cwd or os.getcwd())
         environment = dict(os.environ if env is None else env)
         kind, streams = kind_of(command), (rest[8], rest[11], rest[13])
-        if kind is None or not closes or rest[14:] != _PLAIN or not is_alike(environment, folder):
+        *others, is_session, process_group = rest[14:]
+        is_plain = closes and (*others, process_group) == _PLAIN
+        if kind is None or not is_plain or not is_alike(environment, folder):
             return None
         files = [own if given == -1 else given for own, given in enumerate(streams)]
         if any(map(os.isatty, files)) or not os.path.isdir(folder):
             return None
         try:
-            return _warm(kind).start([command[2:], environment, folder], files)
+            return _warm(kind).start([command, environment, folder, is_session], files)
         except OSError:  # the warm process has ended
             del _running[kind]
             return None
@@ -173,13 +199,42 @@ def serve(kind: str, number: int) -> None:
     with socket.socket(fileno=number) as source:
         program = _wait_for_fork(source)
     if program is not None:
-        (module, *arguments), environment, folder = program
+        command, environment, folder, is_session = program
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
-        sys.path[:] = [folder, *filter(None, _python_path()), *path]
-        sys.argv[:] = [module, *arguments]
-        runpy._run_module_as_main(module)  # type: ignore[attr-defined]
+        if is_session:
+            os.setsid()
+        _open_streams(is_unbuffered=bool(environment.get("PYTHONUNBUFFERED")))
+        sys.path[:] = [*filter(None, _python_path()), *path]
+        _run(command, folder)
+
+
+def _open_streams(*, is_unbuffered: bool) -> None:
+    """Open the three streams as Python does at its start: the old ones know the old files."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        is_raw = is_unbuffered and number > 0
+        mode, is_by_line = ("wb" if number else "rb"), number == 2 and not is_raw
+        file: Any = open(number, mode, 0 if is_raw else -1, closefd=False)  # noqa: SIM115
+        stream = io.TextIOWrapper(
+            file, old.encoding, old.errors, "\n", line_buffering=is_by_line, write_through=is_raw
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _run(command: Sequence[str], folder: str) -> None:
+    """Run a script by its path, or the module of ``python -m``."""
+    program, *words = command
+    if program == SCRIPT:
+        sys.path.insert(0, str(Path(program).parent))
+        sys.argv[:] = [program, *words]
+        runpy.run_path(program, run_name="__main__")
+    else:
+        sys.path.insert(0, folder)
+        sys.argv[:] = words[1:]
+        runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]
 
 
 def _python_path() -> list[str]:

@@ -18,7 +18,12 @@ from tests.support import warm
 TOLD = """
 import atexit, json, os, sys
 print(json.dumps([sys.argv[1:], os.environ.get("SAID"), os.getcwd(), sys.stdin.read(), os.getppid(),
-                  __name__, sys.path[:2], "pytest" in sys.modules]))
+                  __name__, sys.path[:2], "pytest" in sys.modules,
+                  [(one.encoding, one.errors, one.newlines, one.line_buffering, one.write_through,
+                    type(one.buffer).__name__, one.seekable(), one is old)
+                   for one, old in ((sys.stdin, sys.__stdin__), (sys.stdout, sys.__stdout__),
+                                    (sys.stderr, sys.__stderr__))]]))
+sys.stdout.flush()
 print("an error", file=sys.stderr)
 atexit.register(print, "at the end")
 sys.exit(7)
@@ -38,12 +43,12 @@ def kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         assert each._process.wait(20) == 0
 
 
-def run(start: Any, folder: Path) -> Any:
+def run(start: Any, folder: Path, unbuffered: str = "") -> Any:
     """Run ``told`` with arguments, environment and input; return its code and its output."""
     process = start(
         [sys.executable, "-m", "told", "a b", "-c"],
         cwd=folder,
-        env=os.environ | {"SAID": "so", "PYTHONPATH": "/nowhere"},
+        env=os.environ | {"SAID": "so", "PYTHONPATH": "/nowhere", "PYTHONUNBUFFERED": unbuffered},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -59,9 +64,10 @@ def test_a_warm_process_is_that_of_exec(tmp_path: Path) -> None:
     found = run(warm.Popen, tmp_path)
     assert list(warm._running) == ["any"]
     assert found == run(warm.Popen.__base__, tmp_path)
+    assert run(warm.Popen, tmp_path, "1") == run(warm.Popen.__base__, tmp_path, "1") != found
     code, said, more, errors = found
     assert (code, more, errors) == (7, ["at the end"], "an error\n")
-    assert said == [
+    assert said[:-1] == [
         *(["a b", "-c"], "so", str(tmp_path), "an input", os.getpid(), "__main__"),
         *([str(tmp_path), "/nowhere"], False),
     ]
@@ -99,7 +105,7 @@ def test_after_the_end_of_the_warm_process_a_start_is_done_by_exec(tmp_path: Pat
     ("words", "more"),
     [
         ([], {"env": {"PYTHONHASHSEED": "1"}}),
-        ([], {"start_new_session": True}),
+        ([], {"process_group": 0}),
         ([], {"pass_fds": (0,)}),
         ([], {"umask": 0o77}),
         ([], {"executable": sys.executable}),
@@ -132,17 +138,61 @@ def test_another_copy_of_the_package_is_not_run_warm(tmp_path: Path) -> None:
     [
         (["-m", "tests.support.workers.app", "worker"], "worker"),
         (["-m", "faust_assigner.testing.worker"], "worker"),
-        (["-m", "faust_assigner.cli", "broker", "--port", "0"], "broker"),
-        (["-m", "faust_assigner.cli", "status"], None),
+        (["-m", "faust_assigner.cli", "broker", "--port", "0"], "command"),
+        (["-m", "faust_assigner", "status"], "command"),
+        (["-m", "faust_assigner.cli", "serve", "--bind", "127.0.0.1:0"], "serve"),
+        (["-m", "faust_assigner.cli", "history"], None),
+        (["-m", "faust_assigner.cli"], None),
         (["-m", "tests.support.pages"], None),
         (["-c", "tests.support.workers.app", "worker"], None),
         (["-m"], None),
     ],
 )
-def test_only_workers_and_brokers_are_warm(
+def test_workers_and_commands_are_warm(
     monkeypatch: pytest.MonkeyPatch, words: list[str], kind: str | None
 ) -> None:
-    """Other programs are started too seldom."""
+    """Other programs are started too seldom, and Spark starts processes of its own."""
     monkeypatch.undo()
     assert warm.kind_of([sys.executable, *words]) == kind
     assert warm.kind_of(["/usr/bin/python", *words]) is None
+    assert warm.kind_of([warm.SCRIPT, *words[2:]]) == (None if kind == "worker" else kind)
+
+
+@pytest.mark.parametrize("is_session", [True, False])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_warm_process_follows_the_settings_of_its_session_and_its_output(
+    tmp_path: Path, unbuffered: str, *, is_session: bool
+) -> None:
+    """A service's instance has its own session and writes its log at once."""
+    (tmp_path / "told.py").write_text(
+        "import os, sys; print(os.getsid(0) == os.getpid(), end=''); os._exit(0)"
+    )
+    found = [
+        start(
+            [sys.executable, "-m", "told"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=subprocess.PIPE,
+            start_new_session=is_session,
+        ).communicate(timeout=60)[0]
+        for start in (warm.Popen, warm.Popen.__base__)
+    ]
+    assert "any" in warm._running
+    assert found == [str(is_session).encode() if unbuffered else b""] * 2
+
+
+def test_a_script_is_run_as_its_interpreter_would(tmp_path: Path) -> None:
+    """Its folder is the first of the path, and its path is its first argument."""
+    script = tmp_path / "script"
+    script.write_text(f"#!{sys.executable}\nimport sys; print(__name__, sys.argv, sys.path[0])")
+    script.chmod(0o755)
+    program = (
+        "from tests.support import warm; warm.SCRIPT = sys.argv[1]; warm._run(sys.argv[1:], '/')"
+    )
+    commands = (
+        [str(script), "a"],
+        [sys.executable, "-c", f"import sys; {program}", str(script), "a"],
+    )
+    cold: Any = warm.Popen.__base__
+    found = [cold(one, cwd=warm.ROOT, stdout=subprocess.PIPE).communicate()[0] for one in commands]
+    assert found[0] == found[1] != b""
