@@ -223,7 +223,9 @@ def _standby_rows(
     plan: Plan, g: int, group_id: str, name: str, holders: Mapping[int, list[int]]
 ) -> Iterator[TableRow]:
     group, ids, start = plan.groups[g], plan.member_ids, int(plan.layout.start[g])
-    for number, members in enumerate(plan.standby[g].tolist()):
+    awaited = plan.flat_awaited[start : start + group.partitions].tolist()
+    copies = np.column_stack((plan.standby[g], plan.warmup[g]))
+    for number, (members, next_owner) in enumerate(zip(copies.tolist(), awaited, strict=True)):
         held = {*holders.get(start + number, ()), int(plan.previous_owner[g][number])}
         for member in members:
             if member == NOBODY:
@@ -236,7 +238,7 @@ def _standby_rows(
                         "decision_id": name,
                         "topic": topic,
                         "partition": number,
-                        "role": "standby",
+                        "role": "warmup" if member == next_owner else "standby",
                         "member_id": ids[member],
                         "prev_member_id": None,
                         "moved": member not in held,

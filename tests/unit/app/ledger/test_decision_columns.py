@@ -58,6 +58,8 @@ def made_up() -> Any:
         standby_hit=(np.array([False, False]), np.array([False, True, False, False])),
         moved=(np.array([False, True]), np.array([False, True, False, True])),
         standby=(none, np.array([[1, 6], [NONE, 3], [NONE, NONE], [2, NONE]])),
+        warmup=(np.full(2, NONE), np.array([NONE, NONE, NONE, 1])),
+        flat_awaited=np.array([NONE, NONE, 6, NONE, NONE, 1]),
         flat_cold=np.array([False, False, False, False, True, True]),
     )
 
@@ -224,7 +226,7 @@ def test_placements_have_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
         | {
             "topic": topic,
             "partition": number,
-            "role": "standby",
+            "role": role,
             "member_id": member,
             "prev_member_id": None,
             "moved": not held,
@@ -232,11 +234,12 @@ def test_placements_have_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
             "cold": not held,
             "restore": "tail" if held else "full",
         }
-        for number, member, held in (
-            (0, "b", True),
-            (0, "g", False),
-            (1, "d", True),
-            (3, "c", True),
+        for number, member, held, role in (
+            (0, "b", True, "standby"),
+            (0, "g", False, "warmup"),
+            (1, "d", True, "standby"),
+            (3, "c", True, "standby"),
+            (3, "b", True, "warmup"),
         )
         for topic in ("log", "sums")
     ]

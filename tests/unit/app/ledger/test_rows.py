@@ -267,6 +267,27 @@ def test_a_standby_that_held_the_state_reads_the_tail() -> None:
         assert row["restore"] == ("tail" if was_here else "full")
 
 
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_a_copy_that_becomes_the_owner_is_a_warmup(replicas: int) -> None:
+    """A new member has nothing but warm-ups; with standbys, these copies are the standbys."""
+    ends = {"shop-orders-changelog": dict.fromkeys(range(6), 1_000_000)}
+    both = members("a", "b", a={**EVERYTHING, "positions": ends}, b={"positions": {}})
+    inputs, _ = decide(both)
+    found = plan(
+        both,
+        TOPICS,
+        replicas=replicas,
+        changelogs=CHANGELOGS,
+        warmups=WarmupPolicy(),
+    )
+    wanted = found.awaited("b")["shop-orders-changelog"]
+    rows = [row for _, row in rows_of(inputs, found) if row.get("role") == "warmup"]
+    assert [(row["member_id"], row["partition"]) for row in rows] == [("b", n) for n in wanted]
+    assert len(wanted) == 3
+    others = [row for _, row in rows_of(inputs, found) if row.get("role") == "standby"]
+    assert len(others) == (3 if replicas else 0)
+
+
 def test_a_task_s_row_names_the_holders_of_that_task() -> None:
     """Tasks are numbered over all groups, partitions within a group."""
     copies = {"b": [0, 3], "c": [3, 5]}
