@@ -218,7 +218,12 @@ def _open_streams(*, is_unbuffered: bool) -> None:
         mode, is_by_line = ("wb" if number else "rb"), number == 2 and not is_raw
         file: Any = open(number, mode, 0 if is_raw else -1, closefd=False)  # noqa: SIM115
         stream = io.TextIOWrapper(
-            file, old.encoding, old.errors, "\n", line_buffering=is_by_line, write_through=is_raw
+            file,
+            old.encoding,
+            old.errors,
+            "\n",
+            line_buffering=is_by_line,
+            write_through=is_unbuffered,
         )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
