@@ -129,7 +129,10 @@ async def run(app: Any, table: Any, watch: Stopwatch) -> None:
     settle = time.monotonic() + SETTINGS.get("settle_s", 0)
     while time.monotonic() < settle:
         await asyncio.sleep(0.2)
-        if recovery.standby_tps and not recovery.standby_remaining_total():
+        # Faust does not count the records of a standby whose first record is not read yet.
+        followed = recovery.standbys.followed if SETTINGS.get("restore") else recovery.standby_tps
+        is_followed = recovery.standby_tps and recovery.standby_tps <= followed
+        if is_followed and not recovery.standby_remaining_total():
             recovery.flush_buffers()
             break
     print(

@@ -6,7 +6,7 @@ once. A task of this class restores partitions: all partitions after a start or 
 partitions after a cooperative round.
 
 Its parts: Faust's bookkeeping of a round (``books.py``), the restores of actives (``actives.py``),
-the standbys (``following.py`` and ``exchange.py``), and the threads that both use
+the standbys (``following.py``), and the threads that both use
 (``restoring.py``).
 """
 
@@ -24,7 +24,6 @@ from yarl import URL
 from faust_assigner.app.recovery.actives import ActiveRestore
 from faust_assigner.app.recovery.books import RoundBooks
 from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
-from faust_assigner.app.recovery.exchange import StandbyExchange
 from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.progress import Progress
@@ -66,10 +65,9 @@ class PartitionRecovery(RecoveryLoop):
         batches = BatchedRestore(
             self.app, self.tp_to_table, self.threads, self.progress, self._note_restored
         )
-        exchange = StandbyExchange(self, self.threads, self._note_restored)
         self.books = RoundBooks(self)
         self.actives = ActiveRestore(self, ChangelogExtents(self, apart=True), batches)
-        self.standbys = StandbyFollower(self, extents, batches, exchange)
+        self.standbys = StandbyFollower(self, extents, batches)
 
     def _note_restored(self, tp: TP, restored: Restored) -> None:
         self.restored[tp] = restored
@@ -221,7 +219,6 @@ class PartitionRecovery(RecoveryLoop):
                 task.cancel()
             await asyncio.wait(under_way)
         await self.stop_and_wait()
-        self.standbys.forget_interrupted()
         self.progress.give_up()
 
     def _under_way(self) -> set[asyncio.Task[None]]:

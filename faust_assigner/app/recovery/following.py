@@ -1,4 +1,4 @@
-"""Standbys and warm-ups: read in batches if far behind, then followed by Faust's loop."""
+"""Standbys and warm-ups: restored as actives if far behind, then followed by Faust's loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from faust_assigner.app.recovery.exchange import MIN_STANDBY_GAP, StandbyExchange
 from faust_assigner.app.recovery.restore_settings import settings_of
 from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.app.retry import retry
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
     from faust_assigner.app.recovery.loop import RecoveryLoop
     from faust_assigner.app.recovery.restoring import BatchedRestore
 
+#: A standby that lacks at least this many records is restored before Faust's loop reads its records.
+MIN_STANDBY_GAP = 2_000
+
 
 class StandbyFollower:
     """Follows the standbys of one recovery service while streams run."""
@@ -29,22 +31,21 @@ class StandbyFollower:
         recovery: RecoveryLoop,
         extents: ChangelogExtents,
         batches: BatchedRestore,
-        exchange: StandbyExchange,
     ) -> None:
-        self._recovery, self._extents = recovery, extents
-        self._batches, self._exchange = batches, exchange
+        self._recovery, self._extents, self._batches = recovery, extents, batches
         #: The standbys whose changelogs Faust's loop reads.
         self.followed: set[TP] = set()
-        #: The task that reads standbys far behind in batches.
+        #: The task that restores standbys far behind from snapshots and in batches.
         self.catching_up: asyncio.Task[None] | None = None
 
-    def forget_interrupted(self) -> None:
-        """Let the next round follow the standbys anew whose exchange a round has interrupted."""
-        self.followed -= self._exchange.left
-        self._exchange.left = set()
+    def _gap(self, tp: TP) -> int:
+        """Return the number of records that a standby lacks, as far as known."""
+        books = self._recovery
+        highwater, offset = books.standby_highwaters.get(tp), books.standby_offsets.get(tp)
+        return highwater - offset if highwater is not None and offset is not None else 0
 
     async def follow(self, fresh: set[TP]) -> None:
-        """Read the changelogs of ``fresh`` from their stored offsets; read long gaps in batches."""
+        """Read the changelogs of ``fresh`` from their stored offsets; restore long gaps as actives."""
         recovery = self._recovery
         consumer, offsets = recovery.app.consumer, recovery.standby_offsets
         behind: list[TP] = []
@@ -54,7 +55,7 @@ class StandbyFollower:
             for tp in fresh:
                 offsets[tp] = max(offset_or_minus_one(offsets[tp]), firsts[tp] - 1)
                 recovery.standby_highwaters[tp] = ends[tp] - 1
-            behind = self._in_order(tp for tp in fresh if self._exchange.gap(tp) >= MIN_STANDBY_GAP)
+            behind = self._in_order(tp for tp in fresh if self._gap(tp) >= MIN_STANDBY_GAP)
             start = {tp: offset_or_minus_one(offsets[tp]) + 1 for tp in fresh}
             await retry(recovery, "Seek in standby changelogs", partial(consumer.seek_wait, start))
             self.followed |= fresh.difference(behind)
@@ -62,21 +63,18 @@ class StandbyFollower:
         consumer.resume_partitions(recovery.standby_tps.difference(behind))
         if behind:
             self.catching_up = asyncio.ensure_future(self._catch_up(behind))
-        elif fresh and settings_of(recovery.app).snapshots:
-            recovery.add_future(self._exchange.exchange_all(recovery._generation_id))
 
     def _in_order(self, tps: Iterable[TP]) -> list[TP]:
-        """Return the partitions to read in batches, the smallest gap first."""
-        # With snapshots no standby is read in batches: ``exchange_all`` replaces its database.
+        """Return the partitions to restore, the smallest gap first."""
         settings, tables = settings_of(self._recovery.app), self._recovery.tp_to_table
-        batched = settings.batched and settings.snapshots is None
+        restores = settings.batched or settings.snapshots is not None
         return sorted(
-            (tp for tp in tps if batched and is_writable(tables[tp].data)),
-            key=lambda tp: (self._exchange.gap(tp), tp),
+            (tp for tp in tps if restores and is_writable(tables[tp].data)),
+            key=lambda tp: (self._gap(tp), tp),
         )
 
     async def _catch_up(self, behind: list[TP]) -> None:
-        """Read standbys and warm-ups in batches; then Faust's loop follows each from its offset."""
+        """Restore standbys and warm-ups; then Faust's loop follows each from its offset."""
         recovery = self._recovery
         consumer, offsets = recovery.app.consumer, recovery.standby_offsets
         try:

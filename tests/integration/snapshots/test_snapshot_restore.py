@@ -1,22 +1,20 @@
 """Restores of real workers and stores from snapshot and tail equal a full replay."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import faust
 import pytest
 from confluent_kafka import TopicPartition as CTopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from faust.stores.rocksdb import RocksDBOptions
 
 from faust_assigner.app.recovery.bring_up import bring_up
 from faust_assigner.app.recovery.decoding import decoding_of
-from faust_assigner.app.recovery.exchange import _replace_database
 from faust_assigner.app.recovery.from_snapshots import (
     SCRATCH_MAX_AGE_S,
     SCRATCH_PREFIX,
@@ -91,14 +89,15 @@ def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_standby_far_behind_is_exchanged_for_a_snapshot(
+def test_a_standby_far_behind_is_restored_as_an_active_is(
     embedded_broker: Any, tmp_path: Path
 ) -> None:
-    """The second worker's standby continues from the snapshot while the first worker runs."""
+    """From snapshot and tail, or in batches: here partition 1 has lost its snapshot."""
     app = App(embedded_broker.bootstrap)
     app.write([(n % 2, f"key-{n % 9000}", n) for n in range(30_000)])
-    app.snapshot(tmp_path / "snapshots")
-    app.fill_tail()
+    manifests = app.snapshot(tmp_path / "snapshots")
+    shutil.rmtree(tmp_path / "snapshots" / folder_of(manifests[1]))
+    app.write([(n % 2, f"key-{n % 9000}", -n) for n in range(6_000)])
     first = app.start_worker(tmp_path / "first", restore=True, stay=True, standbys=1)
     try:
         assert first.stdout is not None
@@ -114,7 +113,7 @@ def test_a_standby_far_behind_is_exchanged_for_a_snapshot(
     finally:
         first.kill()
         first.communicate()
-    assert "continues from snapshot" in second["log"]
+    assert second["sources"] == {"0": "snapshot", "1": "replay"}
     assert second["standby_remaining"] == 0
     held = second["state"]["partitions"]
     assert held["0"] == partition_hash(app.state[0])
@@ -382,41 +381,6 @@ def test_object_storage_is_downloaded_beside_the_tables(stores: Stores, s3_folde
     assert stores.bring_up(snapshots=s3_folder) == {0: "snapshot", 1: "snapshot"}
     stores.assert_up_to_date()
     assert not list(stores.settings.folder.glob(f"{SCRATCH_PREFIX}*"))
-
-
-def test_an_exchange_that_fails_leaves_the_old_database(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A half-done exchange would leave an empty database that looks complete."""
-    opened = RocksDBOptions(max_open_files=64).open
-    path, built = tmp_path / "balances-0.db", tmp_path / "scratch" / "database"
-    store: Any = SimpleNamespace(partition_path=lambda _: path, _dbs={0: opened(path)})
-    store._db_for_partition = lambda partition: (
-        store._dbs[partition]
-        if partition in store._dbs
-        else store._dbs.setdefault(partition, opened(path))
-    )
-    store._dbs[0].put(b"a", b"old")
-    built.parent.mkdir()
-    other = opened(built)
-    other.put(b"a", b"new")
-    other.close()
-    move = os.replace
-
-    def failing(source: Path, target: Path) -> None:
-        if source == built:
-            raise OSError(5, os.strerror(5))
-        move(source, target)
-
-    monkeypatch.setattr(os, "replace", failing)
-    with pytest.raises(OSError, match=os.strerror(5)):
-        _replace_database(store, 0, built)
-    assert store._db_for_partition(0).get(b"a") == b"old"
-    monkeypatch.setattr(os, "replace", move)
-    _replace_database(store, 0, built)
-    assert store._db_for_partition(0).get(b"a") == b"new"
-    store._dbs[0].close()
 
 
 def test_scratch_folders_of_killed_processes_are_swept(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def it() -> Any:
     """A recovery that follows standbys."""
     recovery: Any = Recovery(App())
     recovery.extents = ChangelogExtents(recovery)
-    recovery.standbys = StandbyFollower(recovery, recovery.extents, recovery, Any)  # type: ignore[arg-type]
+    recovery.standbys = StandbyFollower(recovery, recovery.extents, recovery)  # type: ignore[arg-type]
     return recovery
 
 

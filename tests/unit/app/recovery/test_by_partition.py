@@ -720,13 +720,6 @@ async def test_an_interrupted_restore_reports_no_progress_any_more(made: Any) ->
     assert made.acts == ["stop_and_wait", "gave up"]
 
 
-async def test_a_standby_whose_exchange_is_interrupted_is_followed_anew(made: Any) -> None:
-    """The round's own bookkeeping then treats it as a new standby, which may get a snapshot."""
-    made.standbys.followed, made.standbys._exchange.left = {B, C}, {C}
-    await made.interrupt()
-    assert (made.standbys.followed, made.standbys._exchange.left) == ({B}, set())
-
-
 async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,7 @@ from faust.types import TP
 from faust_assigner.app.recovery import consistency, following
 from faust_assigner.app.recovery.actives import ActiveRestore
 from faust_assigner.app.recovery.consistency import Consistency
-from faust_assigner.app.recovery.exchange import MIN_STANDBY_GAP, StandbyExchange
-from faust_assigner.app.recovery.following import StandbyFollower
+from faust_assigner.app.recovery.following import MIN_STANDBY_GAP, StandbyFollower
 from faust_assigner.app.recovery.spans import RecoverySpans
 
 A, B, C, D = (TP("app-table-changelog", number) for number in range(4))
@@ -120,8 +119,7 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     made.consistency.ahead = nothing_ahead
     made.spans = RecoverySpans(made.app)
     made.extents, made.batches = SimpleNamespace(ends=asked, firsts=none), SimpleNamespace()
-    made.exchange = StandbyExchange(made, None, None)  # type: ignore[arg-type]
-    made.standbys = StandbyFollower(made, made.extents, made.batches, made.exchange)
+    made.standbys = StandbyFollower(made, made.extents, made.batches)
     made.standbys.followed = {D}
     return made
 
@@ -163,42 +161,6 @@ async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> 
     await asyncio.wait({recovery.standbys.catching_up})
     assert recovery.standbys.followed == {A, C, D}
     assert ("resume", {B}) not in recovery.app.consumer.calls
-
-
-async def test_with_snapshots_a_standby_waits_for_one(
-    recovery: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Faust's loop reads the changelog meanwhile; the snapshot is faster than a replay."""
-    exchanged: list[int] = []
-    monkeypatch.setattr(
-        following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots="s")
-    )
-    recovery._generation_id, recovery.exchange.exchange_all = 7, exchanged.append
-    recovery.add_future = lambda future: None
-    await recovery.standbys.follow({A, B, C})
-    assert (recovery.standbys.followed, exchanged) == ({A, B, C, D}, [7])
-    await recovery.standbys.follow(set())
-    assert exchanged == [7], "once for each"
-
-
-async def test_a_standby_whose_exchange_a_round_interrupts_gets_its_snapshot_in_the_next_round(
-    recovery: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a new standby the next round began no exchange, and Faust's loop replayed the log."""
-    exchanges: list[Any] = []
-    monkeypatch.setattr(
-        following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots="s")
-    )
-    recovery._generation_id, recovery.add_future = 7, exchanges.append
-    recovery.exchange.exchange_all = lambda number: number
-    await recovery.standbys.follow({A, B, C})
-    recovery.exchange.left = {B}
-    recovery.standbys.forget_interrupted()
-    assert recovery.standbys.followed == {A, C, D}
-    recovery.standbys.forget_interrupted()
-    assert recovery.standbys.followed == {A, C, D}
-    await recovery.standbys.follow({B})
-    assert exchanges == [7, 7]
 
 
 async def test_what_is_to_be_restored_first_is_asked_for_first() -> None:
@@ -278,16 +240,16 @@ async def test_a_round_without_new_copies_resumes_the_others(recovery: Any) -> N
 
 @pytest.mark.parametrize(
     ("batched", "snapshots", "order"),
-    [(True, None, True), (False, None, False), (True, "there", False), (False, "there", False)],
+    [(True, None, True), (False, None, False), (True, "there", True), (False, "there", True)],
 )
-def test_copies_are_read_in_batches_where_no_snapshot_is_quicker(
+def test_copies_far_behind_are_restored_from_snapshots_or_in_batches(
     recovery: Any,
     monkeypatch: pytest.MonkeyPatch,
     batched: bool,
     snapshots: str | None,
     order: bool,
 ) -> None:
-    """An app may also turn batches off."""
+    """With snapshots Faust's loop replayed all records of a copy without a snapshot, and each tail."""
     found = SimpleNamespace(batched=batched, snapshots=snapshots)
     monkeypatch.setattr(following, "settings_of", lambda app: found)
     recovery.standby_highwaters = {A: 100, B: 100}
@@ -326,17 +288,3 @@ async def test_several_copies_ahead_begin_each_at_its_own_first_record(recovery:
     await recovery.consistency.refuse_ahead(recovery, offsets, ends, {A: 3, B: 0, C: 1})
     assert (offsets, persisted) == ({A: 2, B: -1, C: 7}, {A: 2, B: -1})
     assert asked == [(offsets, ends)]
-
-
-@pytest.mark.parametrize("snapshots", [None, "there"])
-async def test_new_copies_are_exchanged_where_snapshots_are_configured(
-    recovery: Any, monkeypatch: pytest.MonkeyPatch, snapshots: str | None
-) -> None:
-    """The exchange runs as a task of the service, with this generation."""
-    found = SimpleNamespace(batched=True, snapshots=snapshots)
-    monkeypatch.setattr(following, "settings_of", lambda app: found)
-    futures: list[Any] = []
-    recovery._generation_id, recovery.exchange.exchange_all = 9, lambda number: ("exchange", number)
-    recovery.add_future = futures.append
-    await recovery.standbys.follow({A})
-    assert futures == ([("exchange", 9)] if snapshots else [])

@@ -1,15 +1,12 @@
-"""The ends of turns, replays and exchanges: the state at each effect, and what is not logged."""
+"""The ends of turns and replays: the state at each effect, and what is not logged."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faust_assigner.app.recovery import by_partition as module
-from faust_assigner.app.recovery import exchange
 from faust_assigner.app.recovery.batched_replay import to_batch
 from faust_assigner.app.recovery.decoding import ANYTHING
 from faust_assigner.app.tables import write_behind as overlay
@@ -17,7 +14,6 @@ from faust_assigner.snapshots.sst import OFFSET_KEY
 from tests.unit.app.recovery.test_batched_replay import LOG, OTHER, Turn, database, records
 from tests.unit.app.recovery.test_by_partition import A, B, restores
 from tests.unit.app.recovery.test_by_partition import made as by_partition
-from tests.unit.app.recovery.test_exchange import HERE, Store
 from tests.unit.app.recovery.test_replay_end import Recovery
 from tests.unit.app.recovery.test_replay_end import made as loop
 
@@ -63,34 +59,6 @@ async def test_a_replay_writes_its_rows_while_the_partitions_still_count_as_repl
     recovery._set_recovery_ended = lambda: seen.append(("ended", recovery.actives.replayed))
     await recovery.actives._replay(frozenset({A, B}))
     assert seen == [("flush", {A, B}), ("ended", frozenset())]
-
-
-def test_a_standby_without_a_snapshot_continues_without_a_warning(
-    tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The finder has logged why there is none; no database is opened."""
-    opened: list[Any] = []
-    monkeypatch.setattr(exchange, "decoding_of", lambda table: "decoding")
-    options = SimpleNamespace(open=opened.append)
-    table: Any = SimpleNamespace(data=SimpleNamespace(rocksdb_options=options))
-    finder: Any = SimpleNamespace(fetch=lambda *_: None)
-    assert exchange._build_database(finder, HERE, tmp_path, table) is None
-    assert (opened, caplog.messages) == ([], [])
-
-
-def test_the_error_of_a_replacement_names_the_database_that_was_missing(tmp_path: Path) -> None:
-    """Also where the standby had none before: nothing is moved back."""
-    store, built = Store(tmp_path), tmp_path / "scratch" / "database"
-    built.parent.mkdir()
-    (store.path / "old").unlink()
-    store.path.rmdir()
-    with pytest.raises(FileNotFoundError) as raised:
-        exchange._replace_database(store, 0, built)
-    assert raised.value.filename == str(built)
-    assert raised.value.__context__ is None
-    assert store.acts == ["closed"]
-    assert store._dbs == {}
-    assert not store.path.exists()
 
 
 def test_a_batch_has_each_of_many_keys(database: Any) -> None:
@@ -142,18 +110,3 @@ async def test_the_time_of_an_assignment_is_logged_in_milliseconds(
     recovery.books.open_copies = recovery.standbys.follow = nothing
     await recovery._take_on(frozenset({A}), frozenset({B}))
     assert caplog.messages == ["Assigned 1 active and 2 standby changelogs in 2250 ms"]
-
-
-def test_an_error_of_any_kind_leaves_a_standby_to_the_replay(
-    tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A library may raise its own errors."""
-    monkeypatch.setattr(exchange, "decoding_of", lambda table: "decoding")
-
-    def fetch(*_: Any) -> Any:
-        raise KeyError("manifest")
-
-    finder: Any = SimpleNamespace(fetch=fetch)
-    table: Any = SimpleNamespace()
-    assert exchange._build_database(finder, HERE, tmp_path, table) is None
-    assert caplog.messages == ["Standby log-0 continues by replay: 'manifest'"]
