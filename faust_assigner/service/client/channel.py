@@ -10,6 +10,8 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from faust_assigner.errors import ConfigError
+
 #: Maximum bytes of one answer, equal to the service's limit; the service splits longer answers.
 MESSAGE_BYTES: Final = 4 * 2**20
 
@@ -18,7 +20,8 @@ MESSAGE_BYTES: Final = 4 * 2**20
 class Access:
     """The caller's credentials. ``ca`` verifies the service; ``cert`` and ``key`` are the caller's.
 
-    These three are PEM files. Each call sends ``token``, or the text of ``token_file``. The token's
+    These three are PEM files: ``cert`` and ``key`` require each other, and ``ca``; otherwise the
+    constructor raises ConfigError. Each call sends ``token``, or the text of ``token_file``. The token's
     file is read for each call and may change; the other files are read for each connection. Without
     ``ca`` the channel is not encrypted, for loopback and tests. ``server_name`` is the name in the
     service's certificate, if it differs from the address.
@@ -30,6 +33,16 @@ class Access:
     token: str = ""
     token_file: Path | None = None
     server_name: str = ""
+
+    def __post_init__(self) -> None:
+        # gRPC ends the whole process if one of the pair is missing.
+        if (self.cert is None) != (self.key is None):
+            raise ConfigError("a certificate (cert) and its key (key) require each other")
+        if self.cert is not None and self.ca is None:
+            raise ConfigError(
+                "a certificate (cert) requires the authority of the service's certificate (ca): "
+                "without ca the connection has no encryption"
+            )
 
     def __repr__(self) -> str:
         token = self.token_file or ("..." if self.token else None)

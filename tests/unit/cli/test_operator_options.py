@@ -27,8 +27,6 @@ async def probe(operator: Any, *, as_json: bool) -> None:
     ("option", "field"),
     [
         ("--ca", "ca"),
-        ("--cert", "cert"),
-        ("--key", "key"),
         ("--token", "token"),
         ("--token-file", "token_file"),
         ("--server-name", "server_name"),
@@ -53,6 +51,28 @@ def test_each_option_of_a_channel_reaches_it_alone(
     found = CliRunner().invoke(probe, [option, str(said), *more])
     assert (found.exit_code, found.output) == (0, "operator True\n")
     assert asked == [("127.0.0.1:7", "g", Access(**{field: said}))]
+
+
+def test_a_certificate_reaches_the_channel_with_its_key_and_the_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate alone is an error of the options."""
+    asked: list[Access] = []
+
+    async def with_operator(at: str, access: Access, group: str, work: Any) -> None:
+        asked.append(access)
+
+    monkeypatch.setattr(operator_options, "_with_operator", with_operator)
+    files = {name: tmp_path / name for name in ("ca", "cert", "key")}
+    options = []
+    for name, file in files.items():
+        file.write_text(name)
+        options += [f"--{name}", str(file)]
+    assert CliRunner().invoke(probe, options).exit_code == 0
+    assert asked == [Access(**files)]
+    found = CliRunner().invoke(probe, options[:4])
+    assert (found.exit_code, len(asked)) == (2, 1)
+    assert "require each other" in found.output
 
 
 AT = {"topic": "orders", "partition": 3}

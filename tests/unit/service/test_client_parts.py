@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from faust_assigner.errors import ConfigError
 from faust_assigner.service.client import (
     AbortWarm,
+    Access,
     Assigned,
     Grant,
     Lost,
@@ -428,3 +431,22 @@ def test_the_waits_between_tries_double_up_to_the_most(attempt: int, most: float
             return a + b
 
     assert Retry(first_s=0.5, most_s=7.0).wait(attempt, Chance()) == most
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (("ca", "cert"), "require each other"),
+        (("ca", "key"), "require each other"),
+        (("cert",), "require each other"),
+        (("cert", "key"), "requires the authority"),
+    ],
+)
+def test_a_certificate_needs_its_key_and_the_services_authority(
+    given: tuple[str, ...], reason: str
+) -> None:
+    """gRPC ends the process without one of the pair; without the authority nothing is encrypted."""
+    files: dict[str, Any] = {name: Path(name) for name in given}
+    with pytest.raises(ConfigError, match=reason):
+        Access(**files)
+    Access(ca=Path("ca"), cert=Path("cert"), key=Path("key"))
