@@ -192,14 +192,23 @@ class LakehouseTables:
         if self.format.place not in published:
             self.format.prepare()
             published[self.format.place] = {}
-            self._store.folder.write(PUBLISHED, json.dumps(published).encode())
+            self._record(published)
         here = published[self.format.place]
         for table in (*TABLES, _QUARANTINE):
             wanted = _parts(manifest, table)
             if here.get(table) != wanted:
-                self._replace_changed_days(table, here.get(table, {}), wanted)
+                stands = here.get(table, {})
+                if stands:
+                    # If the run dies after the table's commit, the next visit replaces the same days again,
+                    # also days that the history does not have any more.
+                    here[table] = stands | dict.fromkeys(_changed(stands, wanted), "")
+                    self._record(published)
+                self._replace_changed_days(table, stands, wanted)
                 here[table] = wanted
-                self._store.folder.write(PUBLISHED, json.dumps(published).encode())
+                self._record(published)
+
+    def _record(self, published: Mapping[str, object]) -> None:
+        self._store.folder.write(PUBLISHED, json.dumps(published).encode())
 
     def _published(self) -> dict[str, dict[str, dict[str, str]]]:
         """Return location -> table -> day -> the name of the day's file; empty at first."""
@@ -214,7 +223,7 @@ class LakehouseTables:
         """Replace the days whose files differ, or the whole table if it is new or has other columns."""
         from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
-        changed = {day for day in {*stands, *wanted} if stands.get(day) != wanted.get(day)}
+        changed = _changed(stands, wanted)
         if table == _QUARANTINE or not stands or self._columns(table) != _schema(table).names:
             by = () if table == _QUARANTINE else (DAY.name,)
             self.format.replace(self._rows(table, wanted), table, by)
@@ -241,6 +250,11 @@ class LakehouseTables:
         paths = [f"{folders[day]}/{name}.parquet" for day, name in sorted(parts.items())]
         read = self._spark.read.schema(_schema(table)).option("basePath", base)
         return read.parquet(*paths).select(*_schema(table).names)
+
+
+def _changed(stands: Mapping[str, str], wanted: Mapping[str, str]) -> set[str]:
+    """Return the days whose files differ."""
+    return {day for day in {*stands, *wanted} if stands.get(day) != wanted.get(day)}
 
 
 def _schema(table: str) -> StructType:

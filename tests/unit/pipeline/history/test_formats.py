@@ -368,6 +368,34 @@ def test_the_record_of_published_tables_grows_with_each_table(
     assert seen == [{place: dict.fromkeys(names[:number], part)} for number in range(len(names))]
 
 
+def test_a_day_that_a_dead_run_wrote_and_the_next_run_removes_is_removed_from_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision may move to an earlier day between the two runs."""
+    made = tables(tmp_path, Session())
+    seen: list[tuple[str, set[str]]] = []
+    dies = False
+
+    def bring(table: str, stands: Any, wanted: Any) -> None:
+        seen.append((table, lakehouse._changed(stands, wanted)))
+        if dies:
+            raise ConnectionError
+
+    def of(*days: str) -> Manifest:
+        return Manifest(days={day: Day(f"token {day}", {"decisions": 1}) for day in days})
+
+    monkeypatch.setattr(made, "_replace_changed_days", bring)
+    made.publish(of("2026-11-01"))
+    dies = True
+    with pytest.raises(ConnectionError):
+        made.publish(of("2026-11-01", "2026-11-02"))
+    dies = False
+    made.publish(of("2026-11-01"))
+    assert seen[-2:] == [("decisions", {"2026-11-02"})] * 2
+    made.publish(of("2026-11-01"))
+    assert len(seen) == len(TABLES) + 3
+
+
 # -- a shuffle's batches --------------------------------------------------------------------------
 
 
