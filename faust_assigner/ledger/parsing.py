@@ -37,7 +37,7 @@ MOST_DOUBLE = 1e100
 #: Columns that must not be negative. Samples may be negative after a counter reset.
 _AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "decision": ("solve_ms",),
+        "decision": ("solve_ms", "session_timeout_s"),
         "assignment": ("partition",),
         "recovery": ("partition", "records", "bytes"),
         "partition_sample": ("partition",),
@@ -108,7 +108,7 @@ def _to_row(found: Mapping[str, object]) -> Row | Refusal:
             values[name] = read(value)
         except _WrongTypeError as error:
             return Refusal(f"{table}: column {name!r} {error}")
-    below = next((name for name in _AMOUNTS[table] if values[name] < 0), None)
+    below = next((name for name in _AMOUNTS[table] if (values[name] or 0) < 0), None)
     if below is not None:
         return Refusal(f"{table}: column {below!r} is below zero: {values[below]}")
     if values.get("partition", 0) >= MOST_PARTITIONS:

@@ -56,7 +56,7 @@ def recorded_arm(decisions: Sequence[DecisionRow], policy: str) -> Arm:
     newest = decisions[-1]
     is_static = all(member.get("instance_id") for member in newest["members"])
     text = str(newest["config"].get("replicas", "1"))
-    if not text.isdigit():
+    if not (text.isdecimal() and len(text) < 10):
         raise ConfigError(f"decision {newest['decision_id']}: {text!r} is not a number of standbys")
     base = policy.partition("+")[0]
     (arm,) = arms((f"{base}+static" if is_static else base,), (int(text),))

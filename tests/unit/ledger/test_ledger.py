@@ -143,6 +143,7 @@ def test_each_needed_column_that_is_missing_is_named(table: str, column: str) ->
     ("table", "column", "value"),
     [
         ("decision", "generation", True),
+        ("decision", "session_timeout_s", -5.0),
         ("decision", "generation", 7.0),
         ("decision", "solve_ms", False),
         ("decision", "generation", 2**31),
@@ -375,6 +376,7 @@ def test_two_leaders_of_a_round_give_the_round_the_same_id() -> None:
         ("assignment", "partition", 0),
         ("assignment", "partition", 999_999),
         ("decision", "solve_ms", 0),
+        ("decision", "session_timeout_s", 0),
         ("recovery", "records", 0),
         ("recovery", "bytes", 0),
         ("partition_sample", "bytes_in", -5),

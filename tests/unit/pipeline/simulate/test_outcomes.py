@@ -167,10 +167,11 @@ def test_the_whole_rows_of_recorded_rebalances(monkeypatch: pytest.MonkeyPatch) 
     assert event_rows(Run(1, week(alone)), alone, "ours") == []
 
 
-def test_a_number_of_standbys_that_is_no_number_is_an_error() -> None:
+@pytest.mark.parametrize("text", ["one", "²", "1234567890"])
+def test_a_number_of_standbys_that_is_no_number_is_an_error(text: str) -> None:
     """The error names the decision."""
-    bad = decision("d7", 0, member("a"), config={"replicas": "one"}).values
-    with pytest.raises(ConfigError, match="decision d7: 'one' is not a number of standbys"):
+    bad = decision("d7", 0, member("a"), config={"replicas": text}).values
+    with pytest.raises(ConfigError, match=f"decision d7: '{text}' is not a number of standbys"):
         recorded_arm([bad], "ours")
 
 
