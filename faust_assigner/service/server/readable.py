@@ -15,13 +15,12 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from faust_assigner.service.errors import BadRequest
+from faust_assigner.service.server.frequent import FrequentEvent
 
 log = logging.getLogger(__name__)
 
 #: The packages of the services whose requests are checked.
 CHECKED: Final = "/kafka_assigner."
-#: Seconds between two log lines.
-QUIET_S: Final = 10.0
 
 
 class Unreadable:
@@ -38,9 +37,7 @@ class ReadableRequests(grpc.aio.ServerInterceptor):
     """Passes :class:`Unreadable` to the servicers for invalid bytes. ``clock`` returns seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._quiet_until = -float("inf")
-        self._unlogged = 0
+        self._refused = FrequentEvent(clock=clock)
 
     async def intercept_service(
         self,
@@ -63,15 +60,12 @@ class ReadableRequests(grpc.aio.ServerInterceptor):
         return handler._replace(request_deserializer=read_or_refuse)
 
     def _count(self, method: str, size: int) -> None:
-        """Log the requests since the last line, at most once in :data:`QUIET_S` seconds."""
-        self._unlogged += 1
-        if (now := self._clock()) < self._quiet_until:
-            return
-        log.warning(
-            "refused %d requests that are not valid messages, the last one of %d bytes to %s; "
-            "check the client's proto",
-            self._unlogged,
-            size,
-            method,
-        )
-        self._quiet_until, self._unlogged = now + QUIET_S, 0
+        """Log the requests since the last line, if a line is due."""
+        if number := self._refused.count():
+            log.warning(
+                "refused %d requests that are not valid messages, the last one of %d bytes to %s; "
+                "check the client's proto",
+                number,
+                size,
+                method,
+            )

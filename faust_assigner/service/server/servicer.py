@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import grpc
 
@@ -25,6 +25,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Ended
 from faust_assigner.service.server.auth import Authenticator
 from faust_assigner.service.server.convert import messages_of, routed
+from faust_assigner.service.server.frequent import FrequentEvent
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.limits import check_counts
 from faust_assigner.service.server.requests import by_topic, consumer_of, partition_of
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: Calls that got no answer because of the store.
+_UNANSWERED: Final = FrequentEvent()
 #: The gRPC status for each end of a stream. After DRAINED, which has no entry, the status is OK.
 ENDED = {
     Ended.REPLACED: grpc.StatusCode.ALREADY_EXISTS,
@@ -63,7 +66,15 @@ async def refusals_as_status(context: Context) -> AsyncIterator[None]:
     except NotReached as error:
         await context.abort(grpc.StatusCode.OUT_OF_RANGE, str(error))
     except StoreError as error:
-        log.warning("%s: %s", type(error).__name__, error)
+        # While the store is silent, each consumer calls several times in a time to live.
+        if number := _UNANSWERED.count():
+            log.warning(
+                "%d calls since the last such line were answered with UNAVAILABLE, and their "
+                "callers try again; the last one failed by %s: %s",
+                number,
+                type(error).__name__,
+                error,
+            )
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}: {error}")
 
 

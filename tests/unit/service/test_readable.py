@@ -11,8 +11,11 @@ import grpc.aio
 import pytest
 from google.protobuf.message import DecodeError
 
+from faust_assigner.service.errors import StoreUnavailable
+from faust_assigner.service.server import servicer
+from faust_assigner.service.server.frequent import QUIET_S, FrequentEvent
 from faust_assigner.service.server.options import Options
-from faust_assigner.service.server.readable import QUIET_S, ReadableRequests
+from faust_assigner.service.server.readable import ReadableRequests
 from faust_assigner.service.server.serve import running
 from tests.support.assigning.instances import calls_ended
 
@@ -75,6 +78,27 @@ async def test_a_line_in_the_log_counts_the_requests_since_the_last_line(
     said = [one.getMessage() for one in caplog.records if one.name.endswith("server.readable")]
     lines = [line.split(" that")[0] for line in said]
     assert lines == ["refused 1 requests", "refused 5 requests"]
+
+
+async def test_calls_without_an_answer_of_the_store_are_counted_in_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While etcd is silent, each heartbeat of each consumer had its own line."""
+    now = [0.0]
+    monkeypatch.setattr(servicer, "_UNANSWERED", FrequentEvent(clock=lambda: now[0]))
+    codes: list[grpc.StatusCode] = []
+
+    async def abort(code: grpc.StatusCode, details: str) -> None:
+        codes.append(code)
+
+    context: Any = SimpleNamespace(abort=abort)
+    for wait_s in (0.0, 1.0, 1.0, QUIET_S):
+        now[0] += wait_s
+        async with servicer.refusals_as_status(context):
+            raise StoreUnavailable("no answer")
+    assert codes == [grpc.StatusCode.UNAVAILABLE] * 4
+    said = [one.getMessage().split(" calls")[0] for one in caplog.records]
+    assert said == ["1", "3"]
 
 
 def _broken(data: bytes) -> Any:
