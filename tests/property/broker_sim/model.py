@@ -178,6 +178,15 @@ class Model:
         """Whether an open transaction may change an offset."""
         return any(key in table for table in self.pending.get(group, {}).values())
 
+    def waiting(self) -> list[tuple[str, Key]]:
+        """Return the groups and partitions with a pending offset."""
+        return [
+            (group, key)
+            for group, by_name in self.pending.items()
+            for table in by_name.values()
+            for key in table
+        ]
+
     def forget(self, group: str, keys: list[Key] | None = None) -> None:
         """Forget offsets of a group, and pending ones; None: all."""
         tables = [self.offsets.get(group, {}), *self.pending.get(group, {}).values()]

@@ -17,6 +17,7 @@ def run(seed: int, steps: int = 150, folder: Path | None = None) -> int:
 async def _storm(seed: int, steps: int, folder: Path | None) -> int:
     world = World(seed, folder)
     try:
+        await world.prepare()
         for _ in range(steps):
             await world.step()
         await world.finish()

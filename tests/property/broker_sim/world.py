@@ -74,26 +74,33 @@ class World:
         self.checks = 0
         self._value = 0
         self._acts: list[tuple[int, Callable[[], Awaitable[None]]]] = [
-            (6, self.produce_plainly),
-            (14, self.produce),
+            (5, self.produce_plainly),
+            (20, self.produce),
             (4, self.begin),
-            (4, self.end),
+            (6, self.end),
             (5, self.commit),
-            (5, self.commit_in_transaction),
+            (8, self.commit_in_transaction),
             (3, self.create_topic),
-            (2, self.delete_topic),
+            (1, self.delete_topic),
             (1, self.grow_topic),
             (1, self.configure_topic),
-            (1, self.delete_records),
+            (3, self.delete_records),
             (1, self.delete_offsets),
             (1, self.delete_group),
             (2, self.pass_time),
             (2, self.keep_house),
-            (2, self.compact),
+            (4, self.compact),
             (4, self.members.act),
         ]
 
     # -- steps -------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Create the topics, and begin the producers."""
+        for name in TOPICS:
+            await self._create_topic(name)
+        for producer in self.producers:
+            await self._begin(producer)
 
     async def step(self) -> None:
         """Do a random act, perhaps with a refused write or the end of the broker's life."""
@@ -257,8 +264,10 @@ class World:
     async def begin(self) -> None:
         """Get a producer id or the next epoch; this aborts the open transaction."""
         producer = self.draw.choice(self.producers)
-        if producer.is_ready and self.draw.random() < 0.7:
-            return
+        if not producer.is_ready or self.draw.random() < 0.3:
+            await self._begin(producer)
+
+    async def _begin(self, producer: Producer) -> None:
         timeout = self.draw.choice((MINUTE, 14 * MINUTE))
         answer = await self.ask(
             INIT,
@@ -355,8 +364,11 @@ class World:
         found = self.a_log()
         if found is None:
             return
-        topic, number, _, _ = found
+        name, number = found[0].name, found[1]
         group, offset = self.draw.choice(GROUPS), self.draw.randrange(1_000)
+        waiting = self.model.waiting()
+        if waiting and self.draw.random() < 0.5:
+            group, (name, number) = self.draw.choice(waiting)
         part = {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
         who = self.members.identity(group)
         answer = await self.ask(
@@ -365,11 +377,11 @@ class World:
             group_id=group,
             generation_id_or_member_epoch=who["generation_id"],
             member_id=who["member_id"],
-            topics=[{"name": topic.name, "partitions": [part]}],
+            topics=[{"name": name, "partitions": [part]}],
         )
         (got,) = answer.topics[0].partitions
         if self.ok(got.error_code, *self.members.refusals(group)):
-            self.model.commit(group, (topic.name, number), Offset(offset, self.host.now))
+            self.model.commit(group, (name, number), Offset(offset, self.host.now))
 
     async def delete_offsets(self) -> None:
         """Delete an offset."""
