@@ -30,6 +30,12 @@ class Judge:
 
     def _refusal(self, manifest: Manifest, partition: int) -> str | None:
         log = self.log
+        if manifest.created_ms > self.now_ms:
+            # It may end beyond the known end of the changelog, and its age is unknown.
+            return (
+                f"it was taken at {manifest.created_at}, which is later than the time of this comparison: "
+                "the snapshot is new, or the clock of its machine was ahead"
+            )
         # A snapshot with the current topic id needs no comparison, so no other manifest is read.
         others = (
             () if manifest.topic_id is not None and manifest.topic_id == log.topic_id else self._all

@@ -8,7 +8,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faust_assigner.snapshots.catalog import Catalog, folder_of, newest_first, snapshot_folder
+from faust_assigner.snapshots.catalog import (
+    Catalog,
+    Found,
+    folder_of,
+    newest_first,
+    snapshot_folder,
+)
 from faust_assigner.snapshots.changelog import Changelog
 from faust_assigner.snapshots.lease import lease_paths, leased_until
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
@@ -134,11 +140,12 @@ def collect_garbage(
     """Remove snapshots beyond the retention; with ``dry_run`` only list them.
 
     The newest ``keep`` snapshots of each partition are kept if they are younger than ``max_age_ms`` (if
-    given). The newest snapshot is always kept; other snapshots of an earlier topic are removed. A file that a
-    kept snapshot lists stays, whichever snapshot wrote the file. Leftovers of killed runs are removed after
-    ``grace_ms`` without a change. If the storage reports no times, leftovers stay. While a run holds a lease,
-    no file of its topic is removed. If a partition has a manifest of a later format version, none of its
-    files is removed.
+    given). A snapshot with a time beyond ``grace_ms`` from now counts as the oldest, because the clock of its
+    machine was ahead. The newest snapshot is always kept; other snapshots of an earlier topic are removed. A
+    file that a kept snapshot lists stays, whichever snapshot wrote the file. Leftovers of killed runs are
+    removed after ``grace_ms`` without a change. If the storage reports no times, leftovers stay. While a run
+    holds a lease, no file of its topic is removed. If a partition has a manifest of a later format version,
+    none of its files is removed.
     """
     if keep < 1:
         raise ValueError(
@@ -167,7 +174,7 @@ def collect_garbage(
                 continue
             dropped = {
                 manifest.snapshot_id: reason
-                for rank, manifest in enumerate(newest_first(folders))
+                for rank, manifest in enumerate(_by_rank(folders, now_ms + grace_ms))
                 if rank  # the newest snapshot stays
                 and (
                     reason := outdated.get(folder_of(manifest))
@@ -176,6 +183,14 @@ def collect_garbage(
             }
             sweeper.sweep(topic, partition, dropped)
     return sweeper.removed
+
+
+def _by_rank(folders: Sequence[Found], latest_ms: int) -> list[Manifest]:
+    """Return the visible snapshots, the newest first, but snapshots from after ``latest_ms`` last.
+
+    Their machine's clock was ahead, so workers refuse them until that time.
+    """
+    return sorted(newest_first(folders), key=lambda each: each.created_ms > latest_ms)
 
 
 def _retention_reason(rank: int, age_ms: int, keep: int, max_age_ms: int | None) -> str | None:

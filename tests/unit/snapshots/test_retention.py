@@ -169,6 +169,16 @@ def test_each_partition_keeps_its_own_newest_snapshots(shelf: Shelf) -> None:
     ]
 
 
+def test_a_snapshot_of_a_clock_that_was_ahead_counts_as_the_oldest(shelf: Shelf) -> None:
+    """Workers refuse it; with its time it would stay for good, and a sound snapshot would go."""
+    for offset, age_s in ((1, 90), (2, -86_400), (3, 30), (4, -3_600)):
+        shelf.snapshot(offset, age_s=age_s, topic_id="now")
+    shelf.gc(keep=2, grace_ms=3_600_000)
+    assert shelf.seen() == [4, 3]
+    shelf.gc(keep=1, grace_ms=3_599_999)
+    assert shelf.seen() == [3]
+
+
 def test_old_snapshots_go_though_few_are_newer(shelf: Shelf) -> None:
     """The newest snapshot stays; a maximum age of 0 is valid."""
     for offset, age_s in ((1, 90), (2, 61), (3, 60)):
@@ -412,6 +422,19 @@ def test_what_cannot_be_fetched_is_the_problem(error: Exception) -> None:
 
 
 # -- which may be used
+
+
+def test_a_snapshot_from_the_future_is_refused_until_its_time(shelf: Shelf) -> None:
+    """Its age is unknown; one that is new may end beyond the end that was read before."""
+    shelf.snapshot(9, age_s=-5, topic_id="now"), shelf.snapshot(90, age_s=-50, topic_id="now")
+    log = Changelog("t", {0: Extent(3, 10)}, 60_000, "now")
+    reasons = [str(reason) for _, reason in Judge(shelf.catalog, log, NOW_MS).verdicts(0)]
+    assert all("later than the time of this comparison" in reason for reason in reasons)
+    assert [reason.partition(", which")[0] for reason in reasons] == [
+        f"it was taken at {format_time_ms(NOW_MS + age_ms)}" for age_ms in (50_000, 5_000)
+    ]
+    later = [reason for _, reason in Judge(shelf.catalog, log, NOW_MS + 5_000).verdicts(0)]
+    assert later[1] is None
 
 
 def test_every_snapshot_is_judged_the_newest_first(shelf: Shelf) -> None:
