@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.history.store import Manifest, Store
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.schema import is_leader_topic
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.history.report import Rows
@@ -202,9 +203,11 @@ def _sampled(tables: Mapping[str, Rows]) -> tuple[int, int]:
     """Return the numbers of owned topic partitions and of those with a sample on the newest sampled day."""
     owned = sum(row["active_partitions"] for row in tables["owners"])
     newest: dict[str, date] = {}
-    for row in tables["skew"]:
+    # The owners' partitions do not include those of Faust's leader topic.
+    rows = [row for row in tables["skew"] if not is_leader_topic(row["topic"])]
+    for row in rows:
         newest[row["group_id"]] = max(row["dt"], newest.get(row["group_id"], row["dt"]))
-    sampled = sum(row["dt"] == newest[row["group_id"]] for row in tables["skew"])
+    sampled = sum(row["dt"] == newest[row["group_id"]] for row in rows)
     return owned, min(owned, sampled)
 
 

@@ -86,8 +86,10 @@ def test_a_history_without_lines_misses_both_gates(tmp_path: Path) -> None:
 
 
 def test_partitions_without_samples_are_counted(tmp_path: Path) -> None:
-    """Four partitions are owned, and one has samples."""
+    """Four partitions are owned, and one has samples; Faust's leader topic counts nowhere."""
+    leader = {"topic": "g-__assignor-__leader"}
     placed = [good({**ASSIGNMENT, "partition": number}) for number in range(4)]
+    placed += [good({**ASSIGNMENT, **leader}), good({**SAMPLE, **leader})]
     found = quality(History(tmp_path), good(DECISION), *placed, good(SAMPLE))
     assert (found.partitions_owned, found.partitions_sampled) == (4, 1)
 
@@ -176,10 +178,10 @@ def test_the_whole_quality_of_a_store(tmp_path: Path) -> None:
         },
     )
     skew = [
-        {"group_id": "g", "dt": date(2026, 11, 20)},
-        {"group_id": "g", "dt": date(2026, 11, 20)},
-        {"group_id": "g", "dt": date(2026, 11, 18)},
-        {"group_id": "h", "dt": date(2026, 11, 18)},
+        {"group_id": "g", "dt": date(2026, 11, 20), "topic": "t"},
+        {"group_id": "g", "dt": date(2026, 11, 20), "topic": "t"},
+        {"group_id": "g", "dt": date(2026, 11, 18), "topic": "t"},
+        {"group_id": "h", "dt": date(2026, 11, 18), "topic": "t"},
     ]
     owners = [{"active_partitions": 4}, {"active_partitions": 3}]
     refused = Refused(accepted=1_500, lines=1_000)
@@ -363,7 +365,7 @@ def test_an_age_without_a_line_is_missed_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("owned", "alarm"), [(2, False), (3, True), (1, False)])
 def test_partitions_without_samples_need_attention(tmp_path: Path, owned: int, alarm: bool) -> None:
     """More sampled than owned partitions count as all owned."""
-    skew = 2 * [{"group_id": "g", "dt": date(2026, 11, 20)}]
+    skew = 2 * [{"group_id": "g", "dt": date(2026, 11, 20), "topic": "t"}]
     found = of(stored(tmp_path, {}), NOW, owners=[{"active_partitions": owned}], skew=skew)
     row = found.rows()[-1]
     assert row == ("partitions with samples", f"{min(2, owned)} of {owned}", alarm)
