@@ -342,6 +342,8 @@ class World:
             producer.groups.add(group)
             table = self.model.pending.setdefault(group, {}).setdefault(producer.name, {})
             table[topic.name, number] = Offset(offset, self.host.now)
+        else:
+            self.learn_transactions()  # the request has opened the transaction, perhaps
 
     def learn_transactions(self) -> None:
         """Learn which partitions a refused request has added to its transaction."""
