@@ -88,7 +88,15 @@ def _find_member(name: str, members: Sequence[MemberReport]) -> str:
         if found:
             return found[0]
     known = ", ".join(sorted(member.name for member in members))
-    raise NoSuchWorker(f"no worker {name!r} in the group; its members are {known}")
+    unknown = (
+        ""
+        if all(member.url for member in members)
+        else (
+            "; the URLs of some members are unknown, as during a rebalance: repeat the command, or name a "
+            "running worker with --worker"
+        )
+    )
+    raise NoSuchWorker(f"no worker {name!r} in the group; its members are {known}{unknown}")
 
 
 def _first_names(member: MemberReport) -> set[str | None]:

@@ -125,7 +125,10 @@ def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
     """
     servers = bootstrap or properties.get("bootstrap.servers")
     if not servers:
-        raise ConfigError("no brokers are given: use --bootstrap, or bootstrap.servers in --config")
+        raise ConfigError(
+            "no brokers are given: use --bootstrap, bootstrap.servers in --config, or "
+            f"{ENVIRONMENT}BOOTSTRAP_SERVERS in the environment"
+        )
     for server in servers.split(","):
         if not _is_address(server.strip()):
             raise ConfigError(f"brokers must be HOST:PORT[,...], got {server!r}")

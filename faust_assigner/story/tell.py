@@ -73,7 +73,10 @@ def why_partition(story: Story, place: Place, *, at: float | None = None) -> Ans
 def _unmoved_headline(story: Story, place: Place, subject: str) -> str:
     first, owned = story.decisions[0], story.decisions[-1].actives.get(place)
     if owned is None:
-        return f"no decision in the ledger places {subject}; {_period(story)}"
+        places = set(story.decisions[-1].actives)
+        similar = {one for one in places if one[0] == place[0]} or places
+        known = f"; the last decision places {_places(similar)}" if similar else ""
+        return f"no decision in the ledger places {subject}{known}; {_period(story)}"
     return (
         f"{story.name(owned.member_id)} owns {subject}, which has not moved since before generation "
         f"{first.generation}, the ledger's first. The leader of an earlier move has its row: repeat the "

@@ -26,7 +26,7 @@ from faust_assigner.app.recovery.callbacks import is_overridden
 from faust_assigner.app.retry import RateLimitedLog, pause_s
 from faust_assigner.app.tables.disk import is_writable, store_of
 from faust_assigner.app.tables.files import TableStore, close_all, open_for_streams
-from faust_assigner.app.tables.storage_errors import is_storage_error
+from faust_assigner.app.tables.storage_errors import is_storage_error, storage_error_text
 
 if TYPE_CHECKING:
     from faust.app import App
@@ -101,7 +101,12 @@ class TableDatabases:
                 try:
                     await in_thread(open_for_streams, store, tp.partition)
                 except Exception as error:
-                    logger.warning("%s-%d: %s", tp.topic, tp.partition, error)
+                    logger.warning(
+                        "Could not open the table files of %s-%d yet; the recovery tries again: %s",
+                        tp.topic,
+                        tp.partition,
+                        storage_error_text(error),
+                    )
                 await asyncio.sleep(pause_factor * (monotonic() - began))
 
     # -- a recovery
@@ -148,5 +153,5 @@ class TableDatabases:
                 store._db_for_partition(tp.partition)
             except Exception as error:
                 self.doubt({tp})
-                return f"{tp.topic}-{tp.partition}: {error}"
+                return f"{tp.topic}-{tp.partition}: {storage_error_text(error)}"
         return None

@@ -20,7 +20,7 @@ from mode import get_logger
 
 from faust_assigner.app.tables.disk import is_writable, store_of
 from faust_assigner.app.tables.scope import check_whole, partitions_in_scope
-from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error
+from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error, storage_error_text
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class TableStore(WriteBehindStore):
                 "%s-%d could not be opened yet; it is opened at its first use: %s",
                 self.table.name,
                 partition,
-                error,
+                storage_error_text(error),
             )
             return None
 

@@ -16,6 +16,20 @@ _PASSING = re.compile(
     re.IGNORECASE,
 )
 
+#: RocksDB's message about files that a different process has open.
+_IN_USE = re.compile(r"While lock file: .*unavailable", re.IGNORECASE)
+
+
+def storage_error_text(error: BaseException) -> str:
+    """Return the error's text; for files that a different process has open, with the cause and the fix."""
+    said = str(error)
+    if not _IN_USE.search(said):
+        return said
+    return (
+        f"{said}. A different process has these files open: if two workers of one machine have the same data "
+        "directory, give each its own (faust --datadir)"
+    )
+
 
 def is_storage_error(error: BaseException) -> bool:
     """Whether RocksDB or the disk raised ``error``; rocksdict raises plain ``Exception``."""

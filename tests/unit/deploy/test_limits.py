@@ -17,7 +17,7 @@ from faust_assigner.deploy.judge import (
     _cold_move_text,
     _some,
 )
-from faust_assigner.deploy.play import Played, _find_member, _without_state
+from faust_assigner.deploy.play import NoSuchWorker, Played, _find_member, _without_state
 from faust_assigner.deploy.present import _check_round
 from faust_assigner.deploy.render import _move, _moves_text, _pause_text
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN
@@ -195,6 +195,12 @@ def test_names_are_compared_in_their_order_and_numbers_as_numbers() -> None:
     assert [_find_member(one, (a, b)) for one in ("w1", "x", "u:1", "http://v:2/", "g")] == [
         "w1", "w1", "w1", "y", "y",
     ]  # fmt: skip
+    with pytest.raises(NoSuchWorker, match=r"its members are w1, y$"):
+        _find_member("w2", (a, b))
+    with pytest.raises(
+        NoSuchWorker, match="URLs of some members are unknown, as during a rebalance: repeat"
+    ):
+        _find_member("w2", (a, replace(b, url="")))
     names = ["w10", "w9", "x", "w", "v2w", "10", "9", "w9a"]
     assert sorted(names, key=natural) == ["9", "10", "v2w", "w", "w9", "w9a", "w10", "x"]
 

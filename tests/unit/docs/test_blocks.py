@@ -108,6 +108,16 @@ def test_commands_in_running_text_exist(page: str, command: str) -> None:
     check_command(shlex.split(command))
 
 
+@pytest.mark.parametrize(("page", "command"), [
+    (page.relative_to(ROOT).as_posix(), command)
+    for page in PAGES for command in INLINE.findall(prose(page))
+    if re.match(r"faust-assigner ((groups \w+|why|deploy-check) [^-]|.*--group\b)", command)])
+def test_commands_about_a_group_name_its_brokers(page: str, command: str) -> None:
+    """Copied from the page, they run: the page has ``--bootstrap``, or the variable that stands for it."""
+    variable = "FAUST_ASSIGNER_KAFKA_BOOTSTRAP_SERVERS"
+    assert {"--bootstrap", "--ledger"} & set(shlex.split(command)) or variable in (ROOT / page).read_text()
+
+
 def check_command(words: list[str]) -> None:
     """AssertionError when a word of the command is none that its program knows."""
     if words[0] == "faust-assigner":

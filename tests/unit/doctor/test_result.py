@@ -122,7 +122,11 @@ def test_codes_are_numbered_without_a_hole() -> None:
         (("--ignore", "FA001", "--explain", "FA999"), "unknown code FA999"),
         (("--ignore", "FA001", "--ignore", "FA998"), "unknown code FA998"),
         (("-A", "nothing_of_that_name.app"), "ModuleNotFoundError"),
-        (("--group", "shop"), "no brokers are given: use --bootstrap"),
+        (
+            ("--group", "shop"),
+            "no brokers are given: use --bootstrap, bootstrap.servers in --config, or "
+            "FAUST_ASSIGNER_KAFKA_BOOTSTRAP_SERVERS in the environment",
+        ),
         (("--group", "shop", "--bootstrap", "127.0.0.1:1"), "no broker answers"),
     ],
 )

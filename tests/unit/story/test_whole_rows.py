@@ -284,7 +284,11 @@ def test_a_partition_that_has_not_moved_is_told_with_its_last_owner() -> None:
     )
     gone = story(decision(4, {0: "a"}), decision(5, {1: "a"}))
     assert _unmoved_headline(gone, P0, "t/0") == (
-        "no decision in the ledger places t/0; the ledger has 2 decisions of the group shop"
+        "no decision in the ledger places t/0; the last decision places t/1; the ledger has 2 decisions "
+        "of the group shop"
+    )
+    assert _unmoved_headline(gone, ("u", 0), "u/0").startswith(
+        "no decision in the ledger places u/0; the last decision places t/1;"
     )
     with pytest.raises(NothingKnown, match="no decision in the ledger places t/9"):
         why_partition(known, ("t", 9))

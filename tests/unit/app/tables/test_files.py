@@ -20,7 +20,7 @@ from faust_assigner.app.tables.files import (
     corrupt_folders,
     keep_uncommitted,
 )
-from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error
+from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error, storage_error_text
 from faust_assigner.app.tables.store import WriteBehindStore
 from faust_assigner.app.tables.write_behind import install_write_behind
 from tests.support.made_up_tables import MadeUp, done, process
@@ -260,6 +260,18 @@ async def test_what_does_not_open_at_a_rebalance_is_opened_by_the_recovery(
     else:
         with pytest.raises(ValueError, match="bug"):
             await it.store._try_open_db_for_partition(0)
+
+
+def test_files_that_a_different_process_has_open_name_the_data_directory() -> None:
+    """Two workers with Faust's default data directory on one machine are a common mistake."""
+    busy = "IO error: While lock file: shop-data/v1/tables/totals-2.db/LOCK: Resource temporarily unavailable"
+    assert storage_error_text(Exception(busy)) == (
+        f"{busy}. A different process has these files open: if two workers of one machine have the same data "
+        "directory, give each its own (faust --datadir)"
+    )
+    own = "IO error: lock hold by current process, acquire time 1: totals-2.db/LOCK: No locks available"
+    for other in (own, "IO error: No space left on device"):
+        assert storage_error_text(Exception(other)) == other
 
 
 @pytest.mark.parametrize("setting", [{"read_only": True}, {"use_rocksdict": False}], ids=str)
