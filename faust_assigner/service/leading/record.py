@@ -153,7 +153,9 @@ class Record:
         if seen is None or seen.created != created:
             self._seen[at] = Seen(created, state, now, now)
         elif seen.state is not state:
-            if seen.state is State.WARMING and state is not State.FAILED:
+            is_ready = seen.state is State.WARMING and state is not State.FAILED
+            # The answer may come after the end of its process, whose trial was then deleted.
+            if is_ready and view.is_registered(*entry.value.new_process):
                 trial = self._trial(view, entry.value.new_owner)
                 trial.failed, trial.ready_at = 0, now
                 self._newest_ready = max(self._newest_ready, seen.began)

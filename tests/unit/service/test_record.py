@@ -200,6 +200,17 @@ def test_failures_count_for_the_process_that_failed() -> None:
     assert (seen.stuck(112.9), seen.stuck(113.0)) == ({"slow"}, set())
 
 
+@pytest.mark.parametrize("successor", [None, "new2"])
+def test_the_late_answer_of_an_ended_process_proves_no_consumer(successor: str | None) -> None:
+    """Otherwise the record would keep an entry for each such name, for ever."""
+    seen = Seen()
+    seen.handoff(to("new"), 0.0)
+    seen.process("new", successor, 1.0)
+    seen.handoff(to("new", phase=Phase.READY), 2.0)
+    assert "new" not in seen.record.standing(seen.view, 3.0).proven
+    assert seen.record._trials == {}
+
+
 @pytest.mark.parametrize(
     ("change", "is_ready"),
     [({"phase": Phase.READY}, True), ({"failed": "no"}, False), ({"progress": 0.9}, False)],
