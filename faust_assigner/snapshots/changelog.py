@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
-from faust_assigner.snapshots.kafka_requests import Connection, UnreachableError, run_request
+from faust_assigner.snapshots.kafka_requests import (
+    Connection,
+    UnreachableError,
+    is_retriable,
+    run_request,
+)
 from faust_assigner.snapshots.manifest import DEFAULT_DELETE_RETENTION_MS, SnapshotError
 from faust_assigner.snapshots.topic_ids import topic_ids
 
@@ -106,11 +114,25 @@ async def _admin_of(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient
     admin = AIOKafkaAdminClient(
         **{name: value for name, value in connection.items() if name in _ADMIN_NAMES}
     )
+    # aiokafka sends each request to a random broker, also while this broker is away.
+    admin._send_request = partial(_send_to_any_node, admin)
     try:
         await admin.start()
         yield admin
     finally:
         await admin.close()
+
+
+async def _send_to_any_node(admin: Any, request: Any, node_id: int | None = None) -> Any:
+    """Return the answer of the first broker that can be reached, or of the broker ``node_id``."""
+    nodes = [broker.nodeId for broker in admin._client.cluster.brokers()]
+    error: Exception = NodeNotReadyError("the cluster names no broker")
+    for node in random.sample(nodes, len(nodes)) if node_id is None else [node_id]:
+        try:
+            return await admin._client.send(node, request)
+        except (NodeNotReadyError, KafkaConnectionError) as away:
+            error = away
+    raise error
 
 
 def look_at(connection: Connection, topic: str) -> Changelog:
@@ -121,16 +143,18 @@ def look_at(connection: Connection, topic: str) -> Changelog:
 async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str, Changelog]:
     """Return the current state of each of ``topics``. Raises UnknownTopicError.
 
-    For a broker that does not describe settings, Kafka's default retention is assumed. The id is read last:
+    For a broker that refuses to describe settings, Kafka's default retention is assumed. The id is read last:
     if a topic is recreated meanwhile, the result has the new id and the old ends. Snapshots of the old topic
     are then refused.
     """
     async with _admin_of(connection) as admin:
         partitions = await _topic_partitions(admin, connection, topics)
         retention: dict[str, int] = {}
-        with contextlib.suppress(Exception):
-            # aiokafka raises various errors for the broker's answer
+        try:
             retention = await _delete_retention_ms(admin, topics)
+        except Exception as error:  # aiokafka raises various errors for the broker's answer
+            if is_retriable(error):
+                raise
         found = await extents_of(connection, partitions)
         ids = await topic_ids(admin, topics)
     return {

@@ -53,9 +53,13 @@ async def _explain_error(connection: Connection, error: Exception) -> SnapshotEr
         if refusal is not None:
             return RefusedByKafka(f"{place}: {type(refusal).__name__}: {refusal}")
         return UnreachableError(f"{place}: {error}")
-    again = isinstance(error, TimeoutError) or getattr(error, "retriable", False)
-    kind = UnreachableError if again else RefusedByKafka
+    kind = UnreachableError if is_retriable(error) else RefusedByKafka
     return kind(f"{place}: {type(error).__name__}: {error}")
+
+
+def is_retriable(error: Exception) -> bool:
+    """Return whether a later request may succeed."""
+    return isinstance(error, TimeoutError) or bool(getattr(error, "retriable", False))
 
 
 async def _find_connection_error(connection: Connection) -> Exception | None:

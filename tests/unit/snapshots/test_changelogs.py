@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError, RequestTimedOutError
 
 from faust_assigner.snapshots import changelog
 from faust_assigner.snapshots.changelog import Changelog, Extent, UnknownTopicError
@@ -105,6 +106,59 @@ def test_each_topic_has_its_own_extents_its_retention_and_its_id(
         ("starts", [A0, A1, B0]),
         ("ids", ["b", "a"]),
     ]
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), NodeNotReadyError(), RequestTimedOutError()])
+def test_a_retention_that_may_be_read_later_is_not_assumed(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """With a shorter retention, deleted rows would come back from an old snapshot."""
+    cluster = Cluster(monkeypatch)
+
+    async def describe_configs(asked: list[Any]) -> list[Any]:
+        raise error
+
+    cluster.describe_configs = describe_configs  # type: ignore[method-assign]
+    with pytest.raises(type(error)):
+        asyncio.run(changelog.changelogs(WHERE, ["a"]))
+
+
+@pytest.mark.parametrize("away", [[], [1], [1, 3], [1, 2], [1, 2, 3]])
+def test_a_request_goes_to_any_broker_that_can_be_reached(
+    monkeypatch: pytest.MonkeyPatch, away: list[int]
+) -> None:
+    """A restore from a snapshot became a replay if a request went to a broker that was away."""
+    cluster, asked = Cluster(monkeypatch), list[int]()
+    monkeypatch.setattr(changelog.random, "sample", lambda nodes, count: nodes[:count])
+
+    async def send(node: int, request: str) -> str:
+        asked.append(node)
+        if node in away:
+            raise (NodeNotReadyError if node == 1 else KafkaConnectionError)(str(node))
+        return f"{request} at {node}"
+
+    brokers = [SimpleNamespace(nodeId=number) for number in (1, 2, 3)]
+    cluster._client = SimpleNamespace(  # type: ignore[attr-defined]
+        send=send, cluster=SimpleNamespace(brokers=lambda: brokers)
+    )
+
+    async def ask(node: int | None = None) -> Any:
+        async with changelog._admin_of(WHERE) as admin:
+            return await admin._send_request("ids", node)
+
+    there = [number for number in (1, 2, 3) if number not in away]
+    if there:
+        assert asyncio.run(ask()) == f"ids at {there[0]}"
+        assert asked == list(range(1, there[0] + 1))
+        assert asyncio.run(ask(there[-1])) == f"ids at {there[-1]}"
+        return
+    for node, text in ((None, "3"), (2, "2")):
+        with pytest.raises(KafkaConnectionError, match=text):
+            asyncio.run(ask(node))
+    assert asked == [1, 2, 3, 2]
+    brokers.clear()
+    with pytest.raises(NodeNotReadyError, match="no broker"):
+        asyncio.run(ask())
 
 
 def test_a_missing_topic_is_named_and_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
