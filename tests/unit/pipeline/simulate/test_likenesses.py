@@ -64,6 +64,18 @@ def test_the_weeks_of_a_group_are_those_of_its_own_decisions(
     ]
 
 
+def test_equal_weeks_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision of 1970 adds thousands of quiet weeks."""
+    weeks = 2_900
+    rows = [decision("e0", -(weeks - 1) * advice.WEEK_S, member("x"), group="shop-eu"), *ALIKE[1:3]]
+    facts = facts_of([*rows, ALIKE[4]])
+    asked: list[Any] = []
+    monkeypatch.setattr(advice, "_stopped", lambda week, arm, run: asked.append(week) or 0.0)
+    (row,) = recommend_change(Run(1, Week(week(facts).recordings)), facts, "ours", ("ours", 2))
+    assert (row["weeks"], row["interval"]) == (weeks, [0.0, 0.0])
+    assert len(asked) == 2
+
+
 def test_the_first_reason_to_keep_is_the_reason_of_all_groups() -> None:
     """One group that gains nothing keeps the settings of all."""
     rows = [{"verdict": text} for text in ("change", "keep: worse", "keep: other")]
