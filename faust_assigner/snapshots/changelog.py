@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -140,8 +140,13 @@ def look_at(connection: Connection, topic: str) -> Changelog:
     return run_request(connection, changelogs(connection, [topic]))[topic]
 
 
-async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str, Changelog]:
+async def changelogs(
+    connection: Connection, topics: Sequence[str], only: Collection[TopicPartition] | None = None
+) -> dict[str, Changelog]:
     """Return the current state of each of ``topics``. Raises UnknownTopicError.
+
+    The extents are those of all partitions, or of the partitions ``only``. A request for a partition
+    without a leader takes the whole request timeout and fails.
 
     For a broker that refuses to describe settings, Kafka's default retention is assumed. The id is read last:
     if a topic is recreated meanwhile, the result has the new id and the old ends. Snapshots of the old topic
@@ -149,6 +154,8 @@ async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str,
     """
     async with _admin_of(connection) as admin:
         partitions = await _topic_partitions(admin, connection, topics)
+        if only is not None:
+            partitions = [tp for tp in partitions if tp in only]
         retention: dict[str, int] = {}
         try:
             retention = await _delete_retention_ms(admin, topics)

@@ -86,7 +86,7 @@ class Finder:
             storage.stopped = stop  # otherwise a rebalance or a stop would wait for the download
         self._catalog = Catalog(storage)
         topics = sorted({tp.topic for tp in tps})
-        logs = run_until_stopped(changelogs(settings.connection, topics), stop)
+        logs = run_until_stopped(changelogs(settings.connection, topics, tps), stop)
         if logs is None:
             raise SnapshotError("stopped while the changelogs were compared with the snapshots")
         now_ms = round(time.time() * 1000)

@@ -161,6 +161,17 @@ def test_a_request_goes_to_any_broker_that_can_be_reached(
         asyncio.run(ask())
 
 
+def test_only_the_named_partitions_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changelog partition without a leader kept all other partitions from their snapshots."""
+    cluster = Cluster(monkeypatch)
+    found = asyncio.run(changelog.changelogs(WHERE, ["b", "a"], [A1, B0]))
+    assert {topic: dict(log.extents) for topic, log in found.items()} == {
+        "a": {1: Extent(0, 7)},
+        "b": {0: Extent(5, 5)},
+    }
+    assert ("starts", [A1, B0]) in cluster.calls
+
+
 def test_a_missing_topic_is_named_and_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
     """A description would create the topic on many brokers."""
     cluster = Cluster(monkeypatch)

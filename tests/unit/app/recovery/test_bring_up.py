@@ -607,7 +607,7 @@ def test_snapshots_are_judged_against_each_changelog_now(
         "log": ("judge", catalog, "log 1", 1_234_568),
         "other": ("judge", catalog, "log 2", 1_234_568),
     }
-    assert asked == [(connection, ["log", "other"]), stop]
+    assert asked == [(connection, ["log", "other"], tps), stop]
     answers.insert(0, {})
     assert Finder(settings, [], stop)._judges == {}
     with pytest.raises(SnapshotError, match="stopped"):
