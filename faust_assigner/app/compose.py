@@ -93,7 +93,7 @@ def repair(app: App) -> None:
     )
     app.conf.TableManager = over(RepairedTables, _setting_value(app, "TableManager"))
     leave.install(app)
-    lanes.install(app)
+    lanes.install(app, is_exact=is_exact)
     _add(app, "repairs")
 
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from faust.streams import _current_event
 from mode.utils.times import want_seconds
+
+from faust_assigner.app.consumer.lanes import Lanes
 
 if TYPE_CHECKING:
     from faust.types.events import EventT
@@ -43,6 +46,8 @@ class BatchBuffer:
     def __init__(self, stream: Stream, most: int) -> None:
         self.stream, self.most = stream, most
         self.filling: list[TakenRecord] = []
+        #: The record that waits until ``filling`` has room.
+        self.next: EventT[object] | None = None
         self.batches: deque[list[TakenRecord]] = deque()
         self.full, self.room = asyncio.Event(), asyncio.Event()
 
@@ -54,10 +59,12 @@ class BatchBuffer:
         event = self.stream.current_event
         if event is None:
             raise RuntimeError("take() needs a stream whose values are records")
+        self.next = event
         while len(self.filling) >= self.most:
             self.room.clear()
             if (await self.stream.wait(self.room)).stopped:
                 return value
+        self.next = None
         self.filling.append(TakenRecord(value, event))
         if len(self.filling) >= self.most:
             self.full.set()
@@ -72,6 +79,21 @@ class BatchBuffer:
         self.filling = []
         self.full.clear()
         self.room.set()
+
+    def waiting(self) -> Iterator[EventT[object]]:
+        """Iterate over the records after the first batch: one of each batch, and all others."""
+        yield from (batch[0].event for batch in islice(self.batches, 1, None))
+        yield from (taken.event for taken in self.filling)
+        if self.next is not None:
+            yield self.next
+
+    def put_first(self, event: EventT[object] | None) -> None:
+        """Put the batch that begins with ``event`` first; no effect for None."""
+        for place, batch in enumerate(self.batches):
+            if batch[0].event is event:
+                del self.batches[place]
+                self.batches.appendleft(batch)
+                return
 
     def next_batch(self) -> list[TakenRecord]:
         """Remove the first batch and return its records of the current generation.
@@ -142,12 +164,22 @@ class TransactionalStream(Stream):
     def __aiter__(self) -> AsyncIterator[object]:
         # Do not hold records back from an agent that acknowledges by itself: the agent may need a later
         # record before it acknowledges an earlier record.
-        if self.app.in_transaction and self.enable_acks:
-            hold = self.app.consumer.transactions.held.hold_value
-            if hold not in self._processors:
-                # Put ``hold`` before the processors that send records: echo, through, group_by.
-                self._processors.insert(0, hold)
+        if self.app.in_transaction and self.enable_acks and self._hold not in self._processors:
+            # Put ``_hold`` before the processors that send records: echo, through, group_by.
+            self._processors.insert(0, self._hold)
         return super().__aiter__()
+
+    async def _hold(self, value: object) -> object:
+        """Hold the current record back while a commit waits for the records before it."""
+        return await self.app.consumer.transactions.held.hold_value(value, self._queued)
+
+    def _queued(self) -> Iterator[EventT[object]]:
+        """Iterate over the next record of each partition in the stream's queue and its batches."""
+        lanes = getattr(getattr(self.channel, "queue", None), "_queue", None)
+        if isinstance(lanes, Lanes):
+            yield from lanes.heads()
+        if self._buffer is not None:
+            yield from self._buffer.waiting()
 
     def take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
         """Yield lists of values; the values of a list come from one partition."""
@@ -211,14 +243,15 @@ class TransactionalStream(Stream):
         shown: Callable[[TakenRecord], object],
         by_hand: bool,
     ) -> AsyncGenerator[list[object], None]:
-        transactions = self.app.consumer.transactions
+        held = self.app.consumer.transactions.held
         while not self.should_stop:
             if not buffer.batches:
                 await self._fill(buffer, within_s)
                 buffer.make_batches()
                 continue
             if not by_hand:
-                await transactions.held.wait_for_commit(buffer.batches[0][0].event)
+                buffer.put_first(held.first_waited_for(batch[0].event for batch in buffer.batches))
+                await held.wait_for_commit(buffer.batches[0][0].event, self._queued)
             batch = buffer.next_batch()
             if not batch:
                 continue

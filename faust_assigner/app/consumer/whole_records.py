@@ -132,7 +132,12 @@ class RecordBoundaryCommits:
     async def _close_all(self) -> None:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         try:
-            while self._open and asyncio.get_running_loop().time() < deadline:
+            while (
+                self._open
+                and asyncio.get_running_loop().time() < deadline
+                # An agent in such a send may have the records in its queue that the other ids wait for.
+                and not self._transactions.holds_sends()
+            ):
                 for transactional_id, tps in list(self._open.items()):
                     self.close_settled(tps[0])
                     if transactional_id in self._open:

@@ -31,7 +31,9 @@ class HeldRecords:
 
     def hold(self, transactional_id: str) -> None:
         """Hold back new records of the transaction until ``release()``."""
-        self._held.setdefault(transactional_id, asyncio.Event())
+        if transactional_id not in self._held:
+            self._held[transactional_id] = asyncio.Event()
+            self.recheck_waiting()
 
     def holds(self, transactional_id: str) -> bool:
         """Whether new records of the transaction are held back."""
@@ -39,25 +41,45 @@ class HeldRecords:
 
     def waits_for(self, events: Iterable[EventT[object]]) -> bool:
         """Whether a commit waits for at least one of ``events``."""
-        return bool(self._held) and any(
-            message.offset <= self._reached(transactional_id).get(message.tp, -1)
-            for message in (event.message for event in events)
-            if (transactional_id := self._id_of(message.tp)) in self._held
+        return self.first_waited_for(events) is not None
+
+    def first_waited_for(self, events: Iterable[EventT[object]]) -> EventT[object] | None:
+        """Return the first of ``events`` that a commit waits for; None if no commit waits for them."""
+        if not self._held:
+            return None
+        return next((event for event in events if self._is_waited_for(event)), None)
+
+    def _is_waited_for(self, event: EventT[object]) -> bool:
+        message = getattr(event, "message", None)  # a channel may contain values without a record
+        if not message:
+            return False
+        transactional_id = self._id_of(message.tp)
+        return (
+            transactional_id is not None
+            and transactional_id in self._held
+            and message.offset <= self._reached(transactional_id).get(message.tp, -1)
         )
 
-    async def hold_value(self, value: object) -> object:
+    async def hold_value(
+        self, value: object, queued: Callable[[], Iterable[EventT[object]]] = tuple
+    ) -> object:
         """Wait for the commit if ``value``'s record must wait; runs as the first processor of a stream."""
         event = current_event()
         if self._held and event is not None and event.message:
-            await self.wait_for_commit(event)
+            await self.wait_for_commit(event, queued)
         return value
 
-    async def wait_for_commit(self, event: EventT[object]) -> None:
+    async def wait_for_commit(
+        self, event: EventT[object], queued: Callable[[], Iterable[EventT[object]]] = tuple
+    ) -> None:
         """Wait while a commit waits for the records before this record.
 
         Without this wait, if a partition's records are processed concurrently, some record might be half
         processed at every moment, and no commit could begin. A record for which the commit waits passes:
         several agents may read its topic, and one agent may not have processed the record yet.
+
+        ``queued`` returns the records that the same stream reads next. If a commit waits for one of them,
+        this record passes, too: the commits would otherwise wait for this stream, and the stream for them.
         """
         message = event.message
         transactional_id = self._id_of(message.tp)
@@ -65,14 +87,15 @@ class HeldRecords:
             transactional_id
             and transactional_id in self._held
             and message.offset > self._reached(transactional_id).get(message.tp, -1)
+            and not self.waits_for(queued())
         ):
             await self._held[transactional_id].wait()
 
-    def recheck_waiting(self, transactional_id: str) -> None:
-        """Make the waiting records check again whether the commit waits for them."""
-        if transactional_id in self._held:
-            self._held[transactional_id].set()
+    def recheck_waiting(self) -> None:
+        """Make the waiting records check again whether a commit waits for them."""
+        for transactional_id, waiting in list(self._held.items()):
             self._held[transactional_id] = asyncio.Event()
+            waiting.set()
 
     def release(self, transactional_id: str) -> None:
         """Stop holding back the transaction's new records."""

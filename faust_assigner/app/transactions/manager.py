@@ -230,6 +230,13 @@ class PartitionTransactions(TransactionManager):
         )
         self._shares[transactional_id] = Share(transactional_id, begun=False)
 
+    def holds_sends(self) -> bool:
+        """Whether sends of a closed id wait for the next transaction, which begins after the commit."""
+        return any(
+            (share := self._shares[transactional_id]).tail is not share.begun
+            for transactional_id in self._closed
+        )
+
     async def commit(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
         """Commit the closed transactions, each after all of its sends; return whether all are committed.
 

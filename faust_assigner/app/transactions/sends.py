@@ -55,7 +55,7 @@ class RecordSends:
             return None
         message = current_event().message
         share.reached[message.tp] = max(message.offset, share.reached.get(message.tp, -1))
-        self._transactions.held.recheck_waiting(share.transactional_id)
+        self._transactions.held.recheck_waiting()
         before, share.tail = share.tail, asyncio.get_running_loop().create_future()
         return Place(share.transactional_id, share, before, share.tail)
 

@@ -89,3 +89,20 @@ def test_queues_that_an_app_makes_have_lanes_and_keep_their_arguments() -> None:
     queue = app.FlowControlQueue(7, flow_control="flow")
     assert made == [((7,), {"flow_control": "flow"})]
     assert taken(queue._queue) == [(0, 1), (1, 3), (0, 2)]
+
+
+@pytest.mark.parametrize("held", [None, "commits"])
+def test_a_record_that_a_commit_waits_for_is_taken_first(held: str | None) -> None:
+    """Without a consumer no commit waits, and the lanes are served in turn."""
+    records = SimpleNamespace(
+        first_waited_for=lambda items: next((one for one in items if one.message.offset == 9), None)
+    )
+    consumer = None if held is None else SimpleNamespace(transactions=SimpleNamespace(held=records))
+    app = SimpleNamespace(FlowControlQueue=lambda: SimpleNamespace(_queue=[]), _consumer=consumer)
+    install(app, is_exact=True)
+    queue = app.FlowControlQueue()._queue
+    queue.extend([event(0, 1), event(0, 2), event(1, 9), event(1, 10)])
+    expected = (
+        [(0, 1), (1, 9), (0, 2), (1, 10)] if held is None else [(1, 9), (0, 1), (1, 10), (0, 2)]
+    )
+    assert taken(queue) == expected

@@ -12,6 +12,7 @@ from faust.streams import _current_event
 from faust.types import TP
 
 from faust_assigner.app.consumer import stream_take as module
+from faust_assigner.app.consumer.lanes import Lanes
 from faust_assigner.app.consumer.stream_take import LOOK_S, TimelyStream, TransactionalStream
 
 A, B = TP("orders", 0), TP("orders", 1)
@@ -38,11 +39,14 @@ class Stock(Host):  # type: ignore[misc]
         self.current: list[Any] = []
         self.readers = 0
         self.waits = False
+        #: The values that a commit waits for, and the values behind the last held batch.
+        self.urgent: list[Any] = []
+        self.behind: list[Any] = []
         self._active_agens: set[Any] = set()
         self._processors: list[Any] = ["echo"]
         held = SimpleNamespace(
             wait_for_commit=self._wait_for_commit,
-            hold_value="hold",
+            first_waited_for=self._first_waited_for,
             waits_for=lambda events: self.waits,
         )
         transactions = SimpleNamespace(held=held)
@@ -59,8 +63,12 @@ class Stock(Host):  # type: ignore[misc]
             flow_control=SimpleNamespace(is_active=lambda: self.flows),
         )
 
-    async def _wait_for_commit(self, event: Any) -> None:
+    async def _wait_for_commit(self, event: Any, queued: Any) -> None:
         self.held.append(event.value)
+        self.behind = [one.value for one in queued()]
+
+    def _first_waited_for(self, events: Any) -> Any:
+        return next((event for event in events if event.value in self.urgent), None)
 
     def add_processor(self, processor: Any) -> None:
         """Add a processor, as in Faust."""
@@ -308,7 +316,25 @@ def test_the_streams_processors_begin_with_the_one_that_holds_back(made: Stream)
     assert made._processors == ["echo"]
     made.enable_acks = True
     iter_of(), iter_of()
-    assert made._processors == ["hold", "echo"]
+    assert made._processors == [made._hold, "echo"]
+
+
+async def test_a_batch_that_a_commit_waits_for_is_handed_out_first(made: Stream) -> None:
+    """Behind the held batch are the other batches, the records after them, and the stream's queue."""
+    made.channel = SimpleNamespace(
+        queue=SimpleNamespace(_queue=Lanes([Event(5), Event(6), Event(7, B)]))
+    )
+    batches = made.take(2, None)
+    await made.read(Event(1), Event(2, B))
+    made.urgent = [2]
+    assert await next_of(batches) == [2]
+    assert made.behind == [5, 7, 1]
+    reading = asyncio.ensure_future(made.read(Event(3), Event(4), Event(8)))
+    await asyncio.sleep(0.01)
+    assert await next_of(batches) == [1]
+    assert made.behind == [5, 7, 3, 4, 8]
+    made.should_stop = True
+    await reading
 
 
 # -- without transactions

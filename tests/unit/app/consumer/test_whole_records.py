@@ -27,6 +27,7 @@ class Transactions:
 
     def __init__(self, acts: list[Any]) -> None:
         self.acts = acts
+        self.has_waiting_sends = False
         self.is_fenced = False
         #: The last offset of each source with sends, by transactional id.
         self.sent: dict[str, dict[TP, int]] = defaultdict(dict)
@@ -65,6 +66,10 @@ class Transactions:
     def has_failed(self, transactional_id: str) -> bool:
         """Return whether the transaction failed."""
         return transactional_id in self.failed
+
+    def holds_sends(self) -> bool:
+        """Return whether sends wait for the commit."""
+        return self.has_waiting_sends
 
     def close(self, transactional_id: str) -> None:
         """Note the closed transaction."""
@@ -294,6 +299,24 @@ async def test_a_transaction_that_waits_is_left_to_the_next_commit(made: Consume
     made.begin(ORDERS, 4)
     made.transactions.sent[ID][ORDERS] = 4
     assert await made.commit_all()
+    assert made.commits == [{PAYMENTS: 9}]
+    assert made.transactions.settling == {ID}
+
+
+async def test_a_commit_with_waiting_sends_does_not_wait_for_other_transactions(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent in the send may be the agent that has to finish the other transaction's record."""
+    monkeypatch.setattr(whole_records, "PATIENCE_S", 20.0)
+    made.done(PAYMENTS, 8)
+    made.done(ORDERS, 3)
+    made.begin(ORDERS, 4)
+    made.transactions.sent[ID][ORDERS] = 4
+    committing = asyncio.ensure_future(made.commit_all())
+    await asyncio.sleep(0.03)
+    assert not committing.done()
+    made.transactions.has_waiting_sends = True
+    assert await asyncio.wait_for(committing, 5.0)
     assert made.commits == [{PAYMENTS: 9}]
     assert made.transactions.settling == {ID}
 

@@ -653,6 +653,39 @@ async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: M
     await asyncio.wait_for(later, 5.0)
 
 
+async def test_a_record_passes_while_its_stream_has_a_record_that_a_commit_waits_for(
+    made: Manager,
+) -> None:
+    """The stream cannot come to the other record, which another agent has sent for, before this one."""
+    made.held.hold(ID)
+    queued = [Event(made.app, 3, PAYMENTS), SimpleNamespace(message=None), "a channel's value"]
+    waiting = asyncio.ensure_future(
+        made.held.wait_for_commit(Event(made.app, 5), lambda: iter(queued))
+    )
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    with processing(made, 3, PAYMENTS):
+        await send(made)
+    await asyncio.sleep(0.01)
+    assert not waiting.done(), "no commit of the other transaction waits"
+    made.held.hold(OTHER)
+    await asyncio.wait_for(waiting, 5.0)
+
+
+async def test_sends_wait_for_a_commit_once_their_transaction_is_closed(made: Manager) -> None:
+    """Until then, and after the commit, no send waits."""
+    with processing(made, 5):
+        await send(made)
+        made.close(ID)
+        assert not made.holds_sends()
+        sending = asyncio.ensure_future(send(made))
+        await asyncio.sleep(0.01)
+        assert made.holds_sends()
+        made.begin_next()
+        await asyncio.wait_for(sending, 5.0)
+    assert not made.holds_sends()
+
+
 async def test_records_of_other_transactions_are_not_held_back(made: Manager) -> None:
     """Each id has its own commit."""
     made.held.hold(ID)
