@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from faust.utils.tracing import traced_from_parent_span
 from mode import Service
@@ -97,6 +97,18 @@ class KeptBack:
         for tp in tps:
             self.first.pop(tp, None)
         self.sought.difference_update(tps)
+
+
+def leave_out_of_gap(gap: Any, acked: Collection[int]) -> None:
+    """Remove acknowledged offsets from a partition's gap.
+
+    The gap is an ``IntervalTree`` of the offsets without records, such as the ends of transactions. Faust
+    also adds the offset of the record after them. Acknowledged too, this offset would count twice, and the
+    commit would end there.
+    """
+    if gap:
+        for offset in [offset for offset in acked if gap.overlaps(offset)]:
+            gap.chop(offset, offset + 1)
 
 
 @contextmanager

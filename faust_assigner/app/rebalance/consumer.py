@@ -19,6 +19,7 @@ from faust_assigner.app.consumer.commits import (
     KeptBack,
     before_unfinished_records,
     forget,
+    leave_out_of_gap,
     notify_and_commit,
 )
 from faust_assigner.app.consumer.delivery import Delivery
@@ -281,6 +282,8 @@ class RepairedConsumer(Consumer):
 
     def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
         wanted = tuple(tps)
+        for tp in wanted:
+            leave_out_of_gap(self._gap[tp], self._acked[tp])
         with before_unfinished_records(self, wanted, self.kept_back.first):
             return super()._filter_committable_offsets(wanted)
 

@@ -35,7 +35,7 @@ class Consumer(RepairedConsumer, Stock):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self.app = SimpleNamespace(consumer_generation_id=1)
-        self._acked = {SOURCE: [3, 5]}
+        self._acked, self._gap = {SOURCE: [3, 5]}, defaultdict(IntervalTree)
         self.under_way = SimpleNamespace(tp=SOURCE, offset=4, acked=False, generation_id=1)
         self._unacked_messages = [self.under_way]
 
@@ -333,6 +333,32 @@ async def test_no_commit_passes_a_record_whose_table_failed() -> None:
     books.take(fifth)
     books.ack(fifth)
     assert books.committed() == 6
+
+
+async def test_a_commit_includes_the_records_on_both_sides_of_a_transactions_end() -> None:
+    """Faust counts the record after the end as a part of the gap; it must not count twice."""
+    books = Books()
+    for before, offsets in ((4, [5, 6]), (7, [8]), (9, [10, 11])):
+        await books._add_gap(SOURCE, before, offsets[0])
+        records = [Record(offset) for offset in offsets]
+        books.take(*records)
+        for record in records:
+            books.ack(record)
+        assert books.committed() == offsets[-1] + 1
+        assert books._acked[SOURCE] == []
+
+
+async def test_a_record_after_a_transactions_end_is_committed_once_it_is_done() -> None:
+    """The end before it counts as done, the record itself does not."""
+    books = Books()
+    first, second = Record(5), Record(7)
+    await books._add_gap(SOURCE, 4, 5)
+    await books._add_gap(SOURCE, 6, 7)
+    books.take(first, second)
+    books.ack(first)
+    assert books.committed() == 6
+    books.ack(second)
+    assert books.committed() == 8
 
 
 def test_the_first_record_that_failed_is_the_bound_until_its_partition_is_read_again() -> None:
