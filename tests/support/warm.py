@@ -55,8 +55,13 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         *("faust_assigner.broker.serve", "faust_assigner.clients.groups"),
         *("faust_assigner.status.collect", "faust_assigner.status.render", "rich.table"),
     ),
-    "serve": (
-        *("faust_assigner.cli.commands", "faust_assigner.cli.serve"),
+    "grpc": (
+        *("faust_assigner.cli.commands", "faust_assigner.cli.scaler", "faust_assigner.cli.serve"),
+        *(
+            "faust_assigner.cli.service",
+            "faust_assigner.service.client",
+            "faust_assigner.status.collect",
+        ),
         *("faust_assigner.service.server.options", "faust_assigner.service.server.serve"),
     ),
 }
@@ -65,7 +70,7 @@ COMMANDS = {
     **dict.fromkeys(
         ("broker", "deploy-check", "doctor", "groups", "status", "ui", "why"), "command"
     ),
-    "serve": "serve",
+    **dict.fromkeys(("scaler", "serve", "service"), "grpc"),
 }
 #: The last arguments of a process, without a new session; with others it is started by ``exec``.
 _PLAIN = (True, None, None, None, -1, -1)
