@@ -8,7 +8,7 @@ random steps, also in the middle of a request. The model is strict: an answer wi
 whole effect for ever, and an answer with an error has none.
 """
 
-from tests.property.broker_sim.run import run
+from tests.property.broker_sim.run import run, run_crowds
 from tests.property.lives import Violation
 
-__all__ = ["Violation", "run"]
+__all__ = ["Violation", "run", "run_crowds"]

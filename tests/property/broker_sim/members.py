@@ -159,9 +159,6 @@ class Members:
                 await self._leave(group)
             self.host.node.groups.tick(group)
 
-    def restarted(self) -> None:
-        """Members keep their identities over a restart of the broker."""
-
     def facts(self) -> dict[str, Any]:
         """Return the state of the groups that a restart keeps."""
         found: dict[str, Any] = {}

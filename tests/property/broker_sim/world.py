@@ -19,7 +19,7 @@ from faust_assigner.coordinator.transactions import State
 from tests.property.broker_sim.host import RETENTION_MINUTES, Host
 from tests.property.broker_sim.members import Members
 from tests.property.broker_sim.model import Log, Model, Offset, Place, Producer, Topic, Written
-from tests.property.lives import must
+from tests.property.lives import Violation, must
 from tests.support.clients.raw_client import batch, keyed_record
 
 (
@@ -545,23 +545,41 @@ class World:
     # -- checks ------------------------------------------------------------------------------------
 
     async def restart(self) -> None:
+        """Restart the broker, and compare everything with the model."""
+        is_dead = self.host.writes_left is not None and self.host.writes_left < 0
+        self.restart_alike(after_death=is_dead)
+        await self.check()
+
+    def restart_alike(self, *, after_death: bool = False) -> None:
         """Restart the broker; its visible state must not change."""
         self.tell("restart")
-        before = (
-            None
-            if self.host.writes_left is not None and self.host.writes_left < 0
-            else self.facts()
-        )
-        await asyncio.sleep(0)
+        before = {} if after_death else self.facts()
         self.host.restart()
         after = self.facts()
-        if before is not None:
-            for name, facts in before.items():
-                if name == "groups":  # a restart also restores a group that the loss of a write hid
-                    after[name] = {key: after[name].get(key) for key in facts}
-                must(facts == after[name], f"a restart keeps the {name}", facts, after[name])
-        self.members.restarted()
-        await self.check()
+        for name, facts in before.items():
+            if name == "groups":  # a restart also restores a group that the loss of a write hid
+                after[name] = {key: after[name].get(key) for key in facts}
+            must(facts == after[name], f"a restart keeps the {name}", facts, after[name])
+
+    async def crowd(self) -> None:
+        """Do several acts at once; the model does not know their order, so it is not compared."""
+        chosen = self.draw.choices([a for _, a in self._acts], [w for w, _ in self._acts], k=4)
+        if self.draw.random() < 0.5:
+            chosen += [self.delete_topic, *[self.commit, self.commit_in_transaction] * 3]
+            self.draw.shuffle(chosen)
+        once = dict.fromkeys(act for act in chosen if act in (self.compact, self.members.act))
+        if self.draw.random() < 0.15:
+            self.host.refuse(self.draw.randrange(3), for_ever=False)
+        acts = [act for act in chosen if act not in once]
+        done = await asyncio.gather(*[act() for act in (*acts, *once)], return_exceptions=True)
+        self.host.accept_writes()
+        for outcome in done:
+            if isinstance(outcome, Exception) and not isinstance(outcome, Violation | KeyError):
+                raise outcome
+        known = {group.group_id for group in self.host.node.groups}
+        books = self.host.node.groups.books
+        lost = [one for one in books if books.has_any(one) and one not in known]
+        must(not lost, "offsets belong to a group", lost)
 
     def facts(self) -> dict[str, Any]:
         """Return the state in memory that a restart must restore."""

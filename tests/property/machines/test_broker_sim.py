@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.broker_sim import run
+from tests.property.broker_sim import run, run_crowds
 from tests.support.examples import examples
 
 SEEDS = examples(12, 2)
@@ -25,6 +25,11 @@ def test_random_storms_leave_the_acknowledged_state() -> None:
 def test_seeds_nobody_chose_leave_the_acknowledged_state(seed: int) -> None:
     """The seeds are new in every run; a failure prints its seed."""
     run(seed, steps=60)
+
+
+def test_a_restart_changes_nothing_after_requests_that_were_served_at_once() -> None:
+    """Handlers give way at each element; the order of their effects is free."""
+    assert sum(run_crowds(seed) for seed in range(examples(20, 3))) > 0
 
 
 @pytest.mark.slow
