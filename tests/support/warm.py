@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[2]
 #: A test may replace ``sys.executable``.
 PYTHON = sys.executable
 SCRIPT = str(Path(PYTHON).with_name("faust-assigner"))
-#: Kind -> the modules that it imports before its first start. They read no environment, start no
-#: thread and open no file.
+#: Kind -> the modules that it imports before its first start. They start no thread and open no file,
+#: and read no environment but ``_READ_AT_IMPORT``.
 KINDS: Mapping[str, tuple[str, ...]] = {
     "worker": (
         *(
@@ -74,6 +74,11 @@ COMMANDS = {
 }
 #: The last arguments of a process, without a new session; with others it is started by ``exec``.
 _PLAIN = (True, None, None, None, -1, -1)
+#: Settings that Python or a library reads only at its start.
+_READ_AT_IMPORT = (
+    *("PYTHON", "FAUST_", "F_", "NO_CYTHON", "TYPEXPR_"),
+    *("AIOHTTP_", "AIOKAFKA_", "GRPC_", "SSL_"),
+)
 #: Python's settings that a forked process follows.
 _FOLLOWED = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED"})
 _HEADER = 8
@@ -94,13 +99,13 @@ def kind_of(command: Sequence[str]) -> str | None:
 
 
 def is_alike(environment: Mapping[str, str], folder: str) -> bool:
-    """Return whether a process has this process's Python settings, and the same libraries."""
+    """Return whether the environment has this process's settings, and leads to its libraries."""
     if sys.platform != "linux":
         return False
 
     def settings(of: Mapping[str, str]) -> dict[str, str]:
-        names = {name for name in of if name.startswith("PYTHON")} - _FOLLOWED
-        return {name: of[name] for name in names}
+        names = {name for name in of if name.startswith(_READ_AT_IMPORT)} - _FOLLOWED
+        return {name: of[name] for name in names if not name.startswith("FAUST_ASSIGNER_")}
 
     places = [folder, *environment.get("PYTHONPATH", "").split(os.pathsep)]
     others = {place for place in places if place and Path(place).resolve() != ROOT}

@@ -134,6 +134,24 @@ def test_another_copy_of_the_package_is_not_run_warm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "is_alike"),
+    [
+        ("FAUST_WEB_PORT", False),
+        ("F_DATADIR", False),
+        ("NO_CYTHON", False),
+        ("PYTHONHASHSEED", False),
+        ("PYTHONUNBUFFERED", True),
+        ("FAUST_ASSIGNER_LEDGER", True),
+        ("FLEET_NAME", True),
+    ],
+)
+def test_a_setting_that_is_read_by_an_import_needs_a_new_import(name: str, is_alike: bool) -> None:
+    """This package and the tests' apps read their settings when they are configured."""
+    changed = {**os.environ, name: "1" if os.environ.get(name) != "1" else "2"}
+    assert warm.is_alike(changed, str(warm.ROOT)) is is_alike
+
+
+@pytest.mark.parametrize(
     ("words", "kind"),
     [
         (["-m", "tests.support.workers.app", "worker"], "worker"),
