@@ -7,7 +7,7 @@ records already fetched are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Delivery:
         self._handing_out: TP | None = None
         #: The partitions that were wanted at the last check for missing records.
         self._looked_at: set[TP] = set()
+        #: The committed offsets at the last check for missing commits.
+        self._committed: dict[TP, int] = {}
 
     def is_wanted(self, tp: TP) -> bool:
         """Return whether to fetch records of ``tp``; may be called from any thread."""
@@ -85,6 +87,16 @@ class Delivery:
             verify(now, tp)
         else:
             self._looked_at.add(tp)
+
+    def note_commit(self, now: float, tp: TP, committed_at: MutableMapping[TP, float]) -> None:
+        """Set the time of the last commit in ``committed_at`` if the offset of ``tp`` has changed.
+
+        Faust notes no time of a commit in a transaction. So it would report five minutes after the
+        worker's start, and then every few seconds, that no offset is committed.
+        """
+        offset = self._consumer._committed_offset.get(tp)
+        if offset is not None and offset != self._committed.get(tp):
+            self._committed[tp], committed_at[tp] = offset, now
 
     def skip_next_check(self, tps: Collection[TP]) -> None:
         """Skip Faust's check of ``tps`` at the next call of :meth:`verify`."""

@@ -216,7 +216,9 @@ class RepairedThread(AssigningThread):
         app.flow_control.must_skip_records = coordinator.membership.must_skip_records
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Report a partition whose records do not arrive, if the consumer fetches the partition."""
+        """Report a partition without new records or commits, if the consumer fetches the partition."""
+        if self.consumer.in_transaction:
+            self.consumer.delivery.note_commit(now, tp, self.tp_last_committed_at)
         self.consumer.delivery.verify(super().verify_event_path, now, tp)
 
 

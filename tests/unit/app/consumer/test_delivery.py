@@ -117,6 +117,17 @@ def test_missing_records_are_reported_of_partitions_that_were_wanted_twice() -> 
     assert seen == [(2.0, A), (3.0, B), (4.0, A), (5.0, A), (6.0, A), (7.0, B)]
 
 
+def test_a_commit_in_a_transaction_is_noted_at_the_next_check() -> None:
+    """Faust reported healthy partitions as not committed, from five minutes after the start on."""
+    consumer: Any = SimpleNamespace(_committed_offset={A: None})
+    delivery, committed_at = Delivery(consumer), dict[Any, float]()
+    for now, offset in ((1.0, None), (2.0, 5), (3.0, 5), (4.0, 6), (5.0, 6)):
+        consumer._committed_offset[A] = offset
+        for tp in (A, B):
+            delivery.note_commit(now, tp, committed_at)
+        assert committed_at == ({} if now < 2 else {A: 2.0 if now < 4 else 4.0})
+
+
 class Queue(asyncio.Queue[Any]):
     """Stand in for mode's queue; note the ends of its pressure."""
 

@@ -120,15 +120,21 @@ async def test_the_steps_of_a_repaired_thread_are_its_consumers(
     thread: Any = object.__new__(RepairedThread)
     thread.consumer = SimpleNamespace(
         shutdown=SimpleNamespace(stop_client=stop_client),
-        delivery=SimpleNamespace(verify=verify),
+        delivery=SimpleNamespace(verify=verify, note_commit=lambda *given: asked.append(given)),
+        in_transaction=False,
     )
+    thread.tp_last_committed_at = {}
     await thread.on_thread_stop()
     assert await thread.seek_to_committed() == {"tp": 5}
     thread.verify_event_path(7.5, "tp")
+    thread.consumer.in_transaction = True
+    thread.verify_event_path(8.5, "tp")
     assert asked == [
         ("on_thread_stop", thread),
         (thread, "seek_to_committed", thread),
         ("verify_event_path", 7.5, "tp"),
+        (8.5, "tp", thread.tp_last_committed_at),
+        ("verify_event_path", 8.5, "tp"),
     ]
 
 
