@@ -92,7 +92,7 @@ def kind_of(command: Sequence[str]) -> str | None:
     if program != PYTHON or len(words) < 2 or words[0] != "-m":
         return None
     module = words[1]
-    if module.startswith("tests.support.workers.") or module == "faust_assigner.testing.worker":
+    if words[2:3] == ["worker"] or module == "faust_assigner.testing.worker":
         return "worker"
     is_ours = module in ("faust_assigner", "faust_assigner.cli")
     return COMMANDS.get(words[2]) if is_ours and len(words) > 2 else None

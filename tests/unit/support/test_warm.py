@@ -155,6 +155,8 @@ def test_a_setting_that_is_read_by_an_import_needs_a_new_import(name: str, is_al
     ("words", "kind"),
     [
         (["-m", "tests.support.workers.app", "worker"], "worker"),
+        (["-m", "tests.support.workers.app", "agents"], None),
+        (["-m", "tests.soak.windows", "worker", "-l", "info"], "worker"),
         (["-m", "faust_assigner.testing.worker"], "worker"),
         (["-m", "faust_assigner.cli", "broker", "--port", "0"], "command"),
         (["-m", "faust_assigner", "status"], "command"),
