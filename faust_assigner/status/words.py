@@ -20,7 +20,7 @@ NOTHING = "-"
 MOST_NAMED = 4
 #: Trigger of a round -> the reason as text.
 TRIGGERS: Mapping[str, str] = {
-    "first": "it was the group's first",
+    "first": "no member had partitions",
     "join": "members joined",
     "leave": "members left",
     "subscription": "subscriptions changed",

@@ -11,7 +11,7 @@ from faust_assigner.story.read import Story
 
 #: Trigger of a round -> the cause as text.
 _TRIGGERS = {
-    "first": "the group's first round",
+    "first": "no member had partitions",
     "join": "members joined",
     "leave": "members left",
     "subscription": "subscriptions changed",

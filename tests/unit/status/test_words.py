@@ -145,7 +145,7 @@ def test_lags_are_known_of_some_partitions_or_of_none() -> None:
                 "completes": "first+leave",
                 "left": (),
             },
-            "last decision: generation 7, 0 s ago by w1, because it was the group's first and members left "
+            "last decision: generation 7, 0 s ago by w1, because no member had partitions and members left "
             "(second of two rounds): the planner failed; partitions were assigned without regard to their "
             "former owners",
         ),
