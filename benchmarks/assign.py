@@ -192,9 +192,7 @@ def measure(case: Case, kind: type[OurGroup], repeat: int) -> dict[str, Any]:
 
 
 def assign(
-    group: OurGroup,
-    cluster: ClusterMetadata,
-    joined: dict[str, bytes],
+    group: OurGroup, cluster: ClusterMetadata, joined: dict[str, bytes]
 ) -> tuple[float, dict[str, bytes]]:
     """Run ``assign()``; return its ms without aiokafka's decoding, and each member's answer."""
     metadata = {m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in joined.items()}

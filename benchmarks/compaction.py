@@ -123,10 +123,7 @@ def digest_parquet(spark: SparkSession, folder: Path) -> tuple[int, int]:
 
 
 def measure(
-    ways: dict[str, Callable[[DataFrame, Path], None]],
-    records: DataFrame,
-    folder: Path,
-    runs: int,
+    ways: dict[str, Callable[[DataFrame, Path], None]], records: DataFrame, folder: Path, runs: int
 ) -> dict[str, list[float]]:
     """Time all ways in turn, after a warm-up turn; the last results stay in ``folder``."""
     times: dict[str, list[float]] = {name: [] for name in ways}

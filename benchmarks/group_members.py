@@ -25,13 +25,7 @@ INTERVAL_S: Final = 1.0
 REBALANCE_MS: Final = 60_000
 TOPIC: Final = "bench"
 #: coordinator loading or moved, rebalance in progress, member id required
-AGAIN: Final = (
-    14,
-    15,
-    16,
-    27,
-    79,
-)
+AGAIN: Final = (14, 15, 16, 27, 79)
 OUT: Final = (22, 25, 69, 110)
 
 

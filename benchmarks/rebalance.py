@@ -70,11 +70,7 @@ async def make_topic(bootstrap: str, partitions: int) -> uuid.UUID:
     await connection.open(bootstrap)
     while (
         await connection.call(12, 4, group_id="probe", generation_id=1, member_id="m")
-    ).error_code in (
-        14,
-        15,
-        16,
-    ):
+    ).error_code in (14, 15, 16):
         await connection.call(10, 3, key="probe")
         await asyncio.sleep(0.2)
     await connection.call(20, 6, topics=[{"name": TOPIC, "topic_id": None}], timeout=span(30_000))

@@ -149,7 +149,7 @@ async def measure(
         f"fewest owned meanwhile {fewest}; "
         f"sessions lost {sum(notes.lost) - lost}; "
         f"registrations {sum(notes.streams) - streams}; "
-        f"terms of a leader begun {terms(left) - began}; load {os.getloadavg()[0]:.0f}",
+        f"terms of a leader begun {terms(left) - began}; load {os.getloadavg()[0]:.0f}"
     )
     used = [cpu_s(i.process.pid) - since for i, since in zip(left, before, strict=True)]
     print(

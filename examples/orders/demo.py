@@ -207,10 +207,7 @@ class Script:
         return self.longest_s
 
     def _all_flow(
-        self,
-        actives: dict[str, frozenset[int]],
-        workers: int,
-        done: Sequence[Done],
+        self, actives: dict[str, frozenset[int]], workers: int, done: Sequence[Done]
     ) -> bool:
         owned = [p for partitions in actives.values() for p in partitions]
         since = time.time() - FLOWING_S * patience(os.getloadavg()[0], os.cpu_count() or 1)
@@ -314,10 +311,7 @@ def is_right(verdict: Verdict | None, *, exactly_once: bool) -> bool:
     "--exactly-once", is_flag=True, help="Run the apps with processing_guarantee='exactly_once'."
 )
 def main(
-    bootstrap: tuple[str, ...],
-    assignors: tuple[str, ...],
-    ledger: Path | None,
-    exactly_once: bool,
+    bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | None, exactly_once: bool
 ) -> None:
     """Run the demo; see the module's docstring."""
     # the workers and the broker end with this process

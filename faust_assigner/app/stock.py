@@ -85,8 +85,7 @@ def stock_plan(
 
 
 def _copartitioned_groups(
-    members: Sequence[Member],
-    partitions: Mapping[str, int],
+    members: Sequence[Member], partitions: Mapping[str, int]
 ) -> list[tuple[tuple[str, ...], int, tuple[Member, ...]]]:
     """Return (topics, partition count, subscribers) in the order of Faust's leader."""
     topics_of: dict[tuple[int, tuple[str, ...]], list[str]] = {}

@@ -36,10 +36,7 @@ from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.disk import DiskSpace, Flushing
 from faust_assigner.broker.storage.records import Rules
 from faust_assigner.broker.storage.rocks_store import RocksStore
-from faust_assigner.broker.storage.store import (
-    MemoryStore,
-    Store,
-)
+from faust_assigner.broker.storage.store import MemoryStore, Store
 from faust_assigner.broker.throttle import HandlerQueue, start
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic

@@ -51,8 +51,7 @@ def check_tasks_stay_whole(case: Case, owners: Owners) -> Iterable[Violation]:
             for p, m in enumerate(leads):
                 if m in unit.who and first[p] != m:
                     yield Violation(
-                        "A2",
-                        f"{unit.topics[0]}-{p} is separated from its source on {case.ids[m]}",
+                        "A2", f"{unit.topics[0]}-{p} is separated from its source on {case.ids[m]}"
                     )
 
 

@@ -109,6 +109,5 @@ def _check_standbys_of(
     away = sum(1 for m in spares if case.rack[m] != case.rack[owner])
     if away < min(wanted, elsewhere):
         yield Violation(
-            "A3",
-            f"{name} has {away} standbys outside the active's rack; {elsewhere} are possible",
+            "A3", f"{name} has {away} standbys outside the active's rack; {elsewhere} are possible"
         )

@@ -50,10 +50,7 @@ CANNOT_TELL = 2
     help="The allowed number of tasks that move to a worker without a caught-up copy.",
 )
 @click.option(
-    "--max-pause",
-    type=Number(min=0),
-    metavar="SECONDS",
-    help="The allowed downtime of a task.",
+    "--max-pause", type=Number(min=0), metavar="SECONDS", help="The allowed downtime of a task."
 )
 @click.option(
     "--members",

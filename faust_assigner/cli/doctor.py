@@ -46,16 +46,10 @@ BETWEEN_S = 4.0
     help="An additional web server to query.",
 )
 @click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="The planned number of workers.",
+    "--workers", type=click.IntRange(min=1), metavar="N", help="The planned number of workers."
 )
 @click.option(
-    "--racks",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="The planned number of racks.",
+    "--racks", type=click.IntRange(min=1), metavar="N", help="The planned number of racks."
 )
 @click.option(
     "--grace",

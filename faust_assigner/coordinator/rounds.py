@@ -247,12 +247,7 @@ class GroupRounds:
         member.sync_tokens = ()
 
     def join_reply(
-        self,
-        member: Member,
-        token: Token,
-        *,
-        with_members: bool,
-        skip_assignment: bool = False,
+        self, member: Member, token: Token, *, with_members: bool, skip_assignment: bool = False
     ) -> fx.JoinReply:
         """Return the answer to a join of this generation."""
         listed: tuple[fx.JoinedMember, ...] = ()

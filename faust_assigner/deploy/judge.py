@@ -7,13 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from faust_assigner.deploy.fleet import NotKnown
-from faust_assigner.deploy.play import (
-    ROLLING,
-    Played,
-    Question,
-    play,
-    stopped_by,
-)
+from faust_assigner.deploy.play import ROLLING, Played, Question, play, stopped_by
 from faust_assigner.deploy.present import at_rest, complete, problems
 from faust_assigner.deploy.read import Seen
 from faust_assigner.deploy.report import (
@@ -94,10 +88,7 @@ def _worst_state(checks: Sequence[Check]) -> str:
 
 
 def _check_planned(
-    seen: Seen,
-    missing: str,
-    steps: Sequence[Step],
-    played: Sequence[Played],
+    seen: Seen, missing: str, steps: Sequence[Step], played: Sequence[Played]
 ) -> Iterator[Check]:
     if missing:
         yield Check(name=COPIES, state=UNKNOWN, text=missing)

@@ -160,10 +160,7 @@ def _static_pause(
             f"waits for {limit}, then its tasks move: {state}"
         )
     if session_s is not None and restart_s < session_s:
-        return (
-            restart_s,
-            f"{restart_s:g} s until {whom} is back; the group waits for {limit}",
-        )
+        return (restart_s, f"{restart_s:g} s until {whom} is back; the group waits for {limit}")
     late = (
         f"the group waits for {whom} for {limit}, unless retired first"
         if restart_s == math.inf

@@ -123,10 +123,7 @@ def _topics(facts: AppFacts, topics: Mapping[str, TopicFacts]) -> Iterator[Findi
         there = topics.get(table.changelog)
         if there is not None:
             yield from check_changelog(
-                table.changelog,
-                there,
-                is_windowed=table.is_windowed,
-                expires_s=table.expires_s,
+                table.changelog, there, is_windowed=table.is_windowed, expires_s=table.expires_s
             )
         if not table.is_global:
             count = there.partitions if there is not None else table.partitions
@@ -161,10 +158,7 @@ def _check_versions(facts: AppFacts) -> Iterator[Finding]:
 def _check_eager(facts: AppFacts) -> Iterator[Finding]:
     if not facts.is_ours:
         return
-    off = {
-        COOPERATIVE.name: facts.is_cooperative,
-        REPAIRS.name: facts.has_repairs,
-    }
+    off = {COOPERATIVE.name: facts.is_cooperative, REPAIRS.name: facts.has_repairs}
     named = [name for name, is_on in off.items() if not is_on]
     if named:
         yield finding("FA014", f"off: {', '.join(named)}", subject=facts.app_id)

@@ -12,13 +12,7 @@ from faust_assigner.doctor.facts import GroupFacts
 from faust_assigner.doctor.table_checks import check_tables
 from faust_assigner.doctor.times import Times, check_grace, check_times
 from faust_assigner.settings.places import is_loopback, is_loopback_url
-from faust_assigner.settings.table import (
-    COOPERATIVE,
-    GROUP_RECORD_BYTES,
-    LEAVE_S,
-    LEDGER,
-    REPAIRS,
-)
+from faust_assigner.settings.table import COOPERATIVE, GROUP_RECORD_BYTES, LEAVE_S, LEDGER, REPAIRS
 from faust_assigner.status import described
 from faust_assigner.status.build import build
 from faust_assigner.status.members import View, views_of

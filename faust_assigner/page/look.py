@@ -67,8 +67,7 @@ def no_answer(said: str, has_report: bool) -> Problem:
     """
     kept = " The last known state is shown below." if has_report else ""
     return Problem(
-        title="The brokers do not answer",
-        text=f"{said}.{kept} This page keeps looking.",
+        title="The brokers do not answer", text=f"{said}.{kept} This page keeps looking."
     )
 
 

@@ -22,13 +22,7 @@ from typing import Final, Protocol
 from faust_assigner.clients.groups import GroupNotFound
 from faust_assigner.page.history import History
 from faust_assigner.page.look import Look, Problem, looking, no_answer, no_group, our_bug
-from faust_assigner.page.render import (
-    page_of,
-    parts_of,
-    story_page,
-    story_part,
-    title_of,
-)
+from faust_assigner.page.render import page_of, parts_of, story_page, story_part, title_of
 from faust_assigner.page.scrub import scrubbed, text_of
 from faust_assigner.page.tasks import families_of
 from faust_assigner.pipeline.failure import verdict

@@ -119,10 +119,7 @@ def check_pandas() -> Finding:
         return Finding("pandas", FAILED, "not installed", INSTALL)
     if int(version.partition(".")[0]) >= 3:
         return Finding(
-            "pandas",
-            FAILED,
-            f"pandas {version}; PySpark needs < 3",
-            "pip install 'pandas>=2.2,<3'",
+            "pandas", FAILED, f"pandas {version}; PySpark needs < 3", "pip install 'pandas>=2.2,<3'"
         )
     return Finding("pandas", OK, f"pandas {version}")
 

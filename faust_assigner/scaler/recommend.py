@@ -44,11 +44,7 @@ def _present(look: Look, settings: Settings, memory: Memory) -> tuple[int, Memor
 
 
 def _decide(
-    look: Look,
-    settings: Settings,
-    memory: Memory,
-    present: int,
-    waits: tuple[str, ...],
+    look: Look, settings: Settings, memory: Memory, present: int, waits: tuple[str, ...]
 ) -> Recommendation:
     case = Case(look=look, settings=settings, memory=memory, present=present)
     if memory.size == 0 and not case.has_work and (look.busy or not look.members):

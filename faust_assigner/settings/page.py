@@ -21,9 +21,7 @@ _TABLE: Final = re.compile(re.escape(HEAD) + r"(\|.*\n)*")
 
 
 def renewed(
-    page: str,
-    settings: Iterable[Setting[Any]],
-    name: Callable[[Setting[object]], str],
+    page: str, settings: Iterable[Setting[Any]], name: Callable[[Setting[object]], str]
 ) -> str:
     """Return the page with a new table; ``name`` returns a setting's name for the table."""
     rows = "".join(f"| {name(one)} | {_value(one)} | {_meaning(one)} |\n" for one in settings)

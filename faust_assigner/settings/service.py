@@ -210,17 +210,13 @@ class ServiceSettings:
 
     prefix: str = declared(_PREFIX, "/kafka-assigner/", "the prefix of all keys in etcd")
     consumer_ttl_s: float = declared(
-        _SECONDS,
-        30.0,
-        "the lease of a consumer: a silent consumer is removed after this time",
+        _SECONDS, 30.0, "the lease of a consumer: a silent consumer is removed after this time"
     )
     consumer_keepalive_s: float = declared(
         _SECONDS, 5.0, "the interval at which a consumer's lease is renewed"
     )
     leader_ttl_s: float = declared(
-        _SECONDS,
-        15.0,
-        "the lease of the leader: a silent leader is replaced after this time",
+        _SECONDS, 15.0, "the lease of the leader: a silent leader is replaced after this time"
     )
     leader_keepalive_s: float = declared(
         _SECONDS, 5.0, "the interval at which the leader's lease is renewed"
@@ -229,14 +225,10 @@ class ServiceSettings:
         _SECONDS, 5.0, "the interval at which a follower tries to become the leader"
     )
     debounce_s: float = declared(
-        _OR_ZERO,
-        1.0,
-        "the time for which the leader collects joins and leaves before a rebalance",
+        _OR_ZERO, 1.0, "the time for which the leader collects joins and leaves before a rebalance"
     )
     handoff_timeout_s: float = declared(
-        _SECONDS,
-        300.0,
-        "the time limit of a hand-off, which then ends without a move",
+        _SECONDS, 300.0, "the time limit of a hand-off, which then ends without a move"
     )
     release_timeout_s: float = declared(
         _SECONDS,
@@ -257,9 +249,7 @@ class ServiceSettings:
     #: Seconds between two comparisons of an instance's copy with the store. This is not an option.
     reconcile_s: float = 5.0
     topic_refresh_s: float = declared(
-        _SECONDS,
-        30.0,
-        "the interval at which the leader reads the partition counts from Kafka",
+        _SECONDS, 30.0, "the interval at which the leader reads the partition counts from Kafka"
     )
     strict: bool = declared(
         SWITCH,

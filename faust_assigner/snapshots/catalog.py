@@ -96,11 +96,7 @@ class Catalog:
         return Found(topic, partition, identity, manifest, None)
 
     def upload(
-        self,
-        topic: str,
-        partition: int,
-        next_offset: int,
-        files: Sequence[SstFile],
+        self, topic: str, partition: int, next_offset: int, files: Sequence[SstFile]
     ) -> tuple[str, ...]:
         """Upload the new files (step one); return the names of all ``files`` for the manifest.
 

@@ -80,9 +80,7 @@ Sink = Callable[[TopicPartition, Sequence[Any], int], None]
 
 @contextlib.asynccontextmanager
 async def consumer_of(
-    connection: Connection,
-    *,
-    isolation_level: str = "read_committed",
+    connection: Connection, *, isolation_level: str = "read_committed"
 ) -> AsyncIterator[AIOKafkaConsumer]:
     """Provide a started consumer without a group, stopped at the end."""
     consumer = AIOKafkaConsumer(
@@ -183,9 +181,7 @@ async def extents(connection: Connection, topic: str) -> dict[int, Extent]:
 
 
 async def _topic_partitions(
-    admin: AIOKafkaAdminClient,
-    connection: Connection,
-    topics: Sequence[str],
+    admin: AIOKafkaAdminClient, connection: Connection, topics: Sequence[str]
 ) -> list[TopicPartition]:
     # List all topics first: a request for a missing topic would create it on many brokers.
     missing = sorted(set(topics) - set(await admin.list_topics()))

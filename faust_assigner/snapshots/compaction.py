@@ -120,9 +120,7 @@ class Compactor:
         self._exit.close()
 
     def add(
-        self,
-        keys: pa.Array | Sequence[bytes | None],
-        values: pa.Array | Sequence[bytes | None],
+        self, keys: pa.Array | Sequence[bytes | None], values: pa.Array | Sequence[bytes | None]
     ) -> None:
         """Apply one batch; a value of None deletes. A record without a key is dropped, as Kafka does.
 

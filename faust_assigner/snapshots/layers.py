@@ -41,12 +41,7 @@ class Base:
 
 
 def extend(
-    base: Base,
-    rows: Iterable[Row],
-    folder: Path,
-    *,
-    max_layers: int,
-    max_file_bytes: int,
+    base: Base, rows: Iterable[Row], folder: Path, *, max_layers: int, max_file_bytes: int
 ) -> tuple[Layers, int]:
     """Apply ``rows`` (keys ascending) to ``base``; return (the layers, the number of live keys).
 

@@ -77,11 +77,7 @@ def newest_topic_id(manifests: Sequence[Manifest]) -> str | None:
 
 
 def earlier_topic(
-    manifest: Manifest,
-    others: Sequence[Manifest],
-    *,
-    topic_id: str | None,
-    ends: Mapping[int, int],
+    manifest: Manifest, others: Sequence[Manifest], *, topic_id: str | None, ends: Mapping[int, int]
 ) -> str | None:
     """Return the evidence that ``manifest`` belongs to an earlier topic with the same name, or None.
 
@@ -112,10 +108,7 @@ def earlier_topic(
 
 
 def _recreation_evidence(
-    newer: Manifest,
-    manifest: Manifest,
-    topic_id: str | None,
-    ends: Mapping[int, int],
+    newer: Manifest, manifest: Manifest, topic_id: str | None, ends: Mapping[int, int]
 ) -> str | None:
     if topic_id is not None and newer.topic_id not in (None, topic_id):
         return f"is of the topic with id {newer.topic_id}, not {topic_id}"

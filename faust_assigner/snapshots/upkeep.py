@@ -47,9 +47,7 @@ class Removal:
 
 
 def verify(
-    catalog: Catalog,
-    topics: list[str] | None = None,
-    logs: Mapping[str, Changelog] | None = None,
+    catalog: Catalog, topics: list[str] | None = None, logs: Mapping[str, Changelog] | None = None
 ) -> Iterator[Verdict]:
     """Check every snapshot: manifest, files, hash, key order, key count, Faust's offset, and its topic.
 

@@ -97,8 +97,7 @@ class Looks:
         if group.is_settled:
             wanted = {*self._where.workers, *(m.url for m in group.members if m.url)}
             heard, (ends, problems) = await asyncio.gather(
-                self._ask(group, wanted | replaced_urls(group)),
-                self._ends(_topics(evidence)),
+                self._ask(group, wanted | replaced_urls(group)), self._ends(_topics(evidence))
             )
             # A replaced process should have ended, so its silence is not reported.
             shown = {u: one for u, one in heard.items() if u in wanted or one.status is not None}

@@ -10,13 +10,7 @@ from typing import TypeAlias
 
 from yarl import URL
 
-from faust_assigner.status.described import (
-    COOPERATIVE,
-    EAGER,
-    UNKNOWN,
-    DescribedMember,
-    numbers_of,
-)
+from faust_assigner.status.described import COOPERATIVE, EAGER, UNKNOWN, DescribedMember, numbers_of
 from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, OTHER, SILENT, UNREACHABLE, Numbers
 from faust_assigner.wire.worker_status import Peer, TableStatus, WorkerStatus

@@ -162,12 +162,7 @@ def _state_rank(member: MemberReport) -> int:
     )
 
 
-_STYLES: Mapping[str, str] = {
-    "good": "green",
-    "changing": "yellow",
-    "bad": "red",
-    "unknown": "dim",
-}
+_STYLES: Mapping[str, str] = {"good": "green", "changing": "yellow", "bad": "red", "unknown": "dim"}
 
 
 def _state_text(member: MemberReport) -> Text:

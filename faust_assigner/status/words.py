@@ -6,13 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from faust_assigner.status.report import (
-    ANSWERED,
-    NOT_ASKED,
-    Decision,
-    MemberReport,
-    Report,
-)
+from faust_assigner.status.report import ANSWERED, NOT_ASKED, Decision, MemberReport, Report
 
 #: Stands for an unknown or missing value.
 NOTHING = "-"

@@ -119,8 +119,7 @@ async def _ask_all(
         return {}
     _allow_sockets(len(wanted))
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=deadline_s),
+        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=deadline_s)
     ) as session:
         asked = [_ask(session, url, path, deadline_s, before.get(url, "")) for url in wanted]
         return dict(zip(wanted, await asyncio.gather(*asked), strict=True))

@@ -40,10 +40,7 @@ def remedies(story: Story, move: Moved, place: Place) -> tuple[tuple[Remedy, ...
     """Return (changes that avoid the move or its cold restore; the reason if none was tried, else "")."""
     decision, asked = move.by, move.by.asked
     if asked is None:
-        return (
-            (),
-            "the ledger lacks the decision's input (an older version wrote the ledger)",
-        )
+        return ((), "the ledger lacks the decision's input (an older version wrote the ledger)")
     try:
         was = _outcome(asked.plan(), place)
         if was is None or was.owner != move.to:

@@ -34,10 +34,7 @@ SETTINGS: Mapping[str, object] = {
     "table_cleanup_interval": 1.0,
 }
 #: With these settings small tables get warm-ups, as large tables do in production.
-ENVIRONMENT: Mapping[str, str] = {
-    ACCEPTABLE_FROM_NOTHING.name: "0",
-    FOLLOW_UP_S.name: "1",
-}
+ENVIRONMENT: Mapping[str, str] = {ACCEPTABLE_FROM_NOTHING.name: "0", FOLLOW_UP_S.name: "1"}
 _importing = threading.Lock()
 
 

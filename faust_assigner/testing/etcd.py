@@ -170,10 +170,7 @@ class EtcdServer:
 
 @contextlib.contextmanager
 def etcd_server(
-    *,
-    options: Sequence[str] = (),
-    program: Path | None = None,
-    scheme: str = "http",
+    *, options: Sequence[str] = (), program: Path | None = None, scheme: str = "http"
 ) -> Iterator[EtcdServer]:
     """Start a server with additional ``options``; kill it and remove its data at the end."""
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-etcd-"))

@@ -17,13 +17,7 @@ from typing import Any
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
-from faust_assigner.wire.bounded import (
-    UNPACKED_BYTES,
-    URL_CHARS,
-    read_json,
-    read_label,
-    unpack,
-)
+from faust_assigner.wire.bounded import UNPACKED_BYTES, URL_CHARS, read_json, read_label, unpack
 from faust_assigner.wire.directory import ByUrl, Directory, decode_directory, encode_directory
 from faust_assigner.wire.fields import (
     CLAIMS,

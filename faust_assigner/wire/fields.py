@@ -116,8 +116,7 @@ def _encode_promised(promised: tuple[int, Claims], row: Mapping[str, int]) -> by
 
 
 GENERATION = Kind(
-    lambda generation, row: _encode_generation(generation),
-    lambda body, topics: body.varint() - 1,
+    lambda generation, row: _encode_generation(generation), lambda body, topics: body.varint() - 1
 )
 NAME = Kind(lambda name, row: name.encode() or None, _decode_name)
 #: A name, or None for an empty name.

@@ -160,8 +160,7 @@ def _decode_globals(body: Reader, topics: Sequence[str]) -> dict[str, bool]:
 
 
 _CAPACITY = Kind(
-    lambda capacity, row: None if capacity == 1.0 else struct.pack("<d", capacity),
-    _decode_capacity,
+    lambda capacity, row: None if capacity == 1.0 else struct.pack("<d", capacity), _decode_capacity
 )
 _GROUP_IDS = Kind(_encode_group_ids, _decode_group_ids)
 _CHANGELOGS = Kind(

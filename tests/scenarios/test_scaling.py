@@ -19,13 +19,7 @@ def ours() -> Outcome:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("seconds", "window_s"),
-    [
-        (20.0, 300.0),
-        (60.0, 300.0),
-        (60.0, 900.0),
-    ],
-    ids=str,
+    ("seconds", "window_s"), [(20.0, 300.0), (60.0, 300.0), (60.0, 900.0)], ids=str
 )
 def test_half_the_moves_of_lag_alone_at_no_more_lag(
     ours: Outcome, seconds: float, window_s: float

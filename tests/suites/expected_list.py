@@ -54,9 +54,7 @@ def read(suite: str, protocol: str) -> dict[str, Expectation]:
 
 
 def differences(
-    expected: Mapping[str, Expectation],
-    outcomes: Mapping[str, str],
-    broker: str,
+    expected: Mapping[str, Expectation], outcomes: Mapping[str, str], broker: str
 ) -> list[str]:
     """Return the differences between the list and a run (name -> passed, failed, skipped), by name.
 

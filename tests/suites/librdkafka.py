@@ -101,12 +101,7 @@ def one(runner: Path, item: str, suite: Suite, variables: Mapping[str, str], fol
 
 
 def run(
-    names: Iterable[str],
-    suite: Suite,
-    sources: Path,
-    bootstrap: str,
-    protocol: str,
-    logs: Path,
+    names: Iterable[str], suite: Suite, sources: Path, bootstrap: str, protocol: str, logs: Path
 ) -> dict[str, str]:
     """Return the outcome of each named test; ``logs`` keeps the output."""
     runner = built(suite, sources)

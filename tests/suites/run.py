@@ -87,11 +87,7 @@ def go_outcomes(lines: Iterable[str]) -> Outcomes:
 
 
 def _run_pytest(
-    python: Path,
-    suite: Suite,
-    sources: Path,
-    variables: Mapping[str, str],
-    more: list[str],
+    python: Path, suite: Suite, sources: Path, variables: Mapping[str, str], more: list[str]
 ) -> Outcomes:
     # The suite's own folder comes first: its packages are called `tests` too.
     variables = {**variables, "PYTHONPATH": f"{sources}{os.pathsep}{PLUGINS}"}

@@ -47,11 +47,7 @@ LAKEHOUSES = {
         "delta",
         ("io.delta:delta-spark_2.12:3.3.2", "io.delta:delta-storage:3.3.2"),
     ),
-    "iceberg": (
-        "4.0",
-        "iceberg",
-        ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",),
-    ),
+    "iceberg": ("4.0", "iceberg", ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",)),
     "iceberg-3.5": (
         "3.5",
         "iceberg",
@@ -263,12 +259,7 @@ def _weights(spark: Any, ledger: Any) -> str:
 def _snapshots(spark: Any, folder: Path) -> str:
     """Compact a changelog of two partitions in tasks and in this process; compare the bytes."""
     from benchmarks.compaction import TOPIC, changelog
-    from faust_assigner.pipeline.snapshots.run import (
-        PART_SCHEMA,
-        RECORD,
-        collect,
-        compact_records,
-    )
+    from faust_assigner.pipeline.snapshots.run import PART_SCHEMA, RECORD, collect, compact_records
     from faust_assigner.pipeline.snapshots.spans import Job, Span, publish
     from faust_assigner.pipeline.snapshots.writer import SpanWriter
 

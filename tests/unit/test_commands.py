@@ -138,11 +138,7 @@ class Ordered:
             ("pin", ("t", 0), "c"),
             {"topic": "t", "partition": 0, "consumer": "c", "pinned": True},
         ),
-        (
-            ["unpin", "t/0"],
-            ("unpin", ("t", 0)),
-            {"topic": "t", "partition": 0, "pinned": False},
-        ),
+        (["unpin", "t/0"], ("unpin", ("t", 0)), {"topic": "t", "partition": 0, "pinned": False}),
         (
             ["abort", "a/b/0"],
             ("abort", ("a/b", 0)),

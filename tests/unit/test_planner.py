@@ -341,12 +341,7 @@ def test_every_member_gets_its_tasks_copies_and_warm_ups_by_name() -> None:
             {"u-log": [1]},
             {"u-log": [1]},
         ),
-        (
-            {"s": [2]},
-            {**both(3, 4, 5), "u-log": [1]},
-            both(4),
-            both(4, 5),
-        ),
+        ({"s": [2]}, {**both(3, 4, 5), "u-log": [1]}, both(4), both(4, 5)),
     ]
     assert [list(names) for names, *_ in found] == [
         ["log1", "log2", "s", "t", "u", "u-log"],

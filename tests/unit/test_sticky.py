@@ -118,11 +118,7 @@ def test_without_warm_ups_copies_and_not_promises_decide_who_gets_more() -> None
         ),
     )
     whole = Layout(
-        member_ids=("a", "b"),
-        groups=groups,
-        start=ints(0, 3),
-        capacity=np.ones(2),
-        rack=ints(N, N),
+        member_ids=("a", "b"), groups=groups, start=ints(0, 3), capacity=np.ones(2), rack=ints(N, N)
     )
     nobody = ints(N, N, N)
     past = replace(

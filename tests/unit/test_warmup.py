@@ -154,10 +154,7 @@ def fleet(
     said = [*positions, *[{}] * (3 - len(positions))]
     members = [
         Member(
-            name,
-            [],
-            positions=where,
-            overdue={} if reports.get(name) is None else reports[name],
+            name, [], positions=where, overdue={} if reports.get(name) is None else reports[name]
         )
         for name, where in zip("abc", said, strict=True)
     ]

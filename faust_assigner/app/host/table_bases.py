@@ -7,14 +7,7 @@ Faust's own types, which have no annotations.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    MutableMapping,
-)
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -57,11 +50,7 @@ class TablesBase(Protocol):
     async def sleep(self, n: float) -> None: ...
     def on_partitions_revoked(self, revoked: set[TP]) -> None: ...
     async def on_rebalance(
-        self,
-        assigned: set[TP],
-        revoked: set[TP],
-        newly_assigned: set[TP],
-        generation_id: int = 0,
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None: ...
 
 
@@ -110,11 +99,7 @@ class RecoveryBase(Protocol):
     def _set_recovery_started(self) -> None: ...
     def _set_recovery_ended(self) -> None: ...
     async def on_rebalance(
-        self,
-        assigned: set[TP],
-        revoked: set[TP],
-        newly_assigned: set[TP],
-        generation_id: int = 0,
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None: ...
     async def on_stop(self) -> None: ...
     async def sleep(self, n: float) -> None: ...

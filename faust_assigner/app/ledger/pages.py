@@ -156,7 +156,5 @@ class Tail:
             begin -= 1
             size += len(lines[begin])
         return LedgerPage(
-            app=group_id,
-            lines=tuple(lines[begin:end]),
-            cursor=str(first + begin) if begin else "",
+            app=group_id, lines=tuple(lines[begin:end]), cursor=str(first + begin) if begin else ""
         )

@@ -112,11 +112,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         session_timeout_s = self.app.conf.broker_session_timeout
         self.writer.put(
             lambda: decision_rows(
-                inputs,
-                plan,
-                at=at,
-                config=self._config,
-                session_timeout_s=session_timeout_s,
+                inputs, plan, at=at, config=self._config, session_timeout_s=session_timeout_s
             )
         )
 

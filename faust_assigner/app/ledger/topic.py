@@ -25,11 +25,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import (
-    KafkaError,
-    MessageSizeTooLargeError,
-    RecordListTooLargeError,
-)
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.partitioner import DefaultPartitioner
 from mode import get_logger
 

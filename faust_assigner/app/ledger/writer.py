@@ -82,8 +82,7 @@ class LedgerWriter(ABC):
         except queue.Full:
             self.counts.skipped += 1
             self._log_once(
-                "queue",
-                "The ledger's queue is full; further rows are dropped and counted",
+                "queue", "The ledger's queue is full; further rows are dropped and counted"
             )
             return
         self._ensure_thread()

@@ -227,11 +227,7 @@ class RepairedTables(RecoveringTables):
         await super().on_start()
 
     async def on_rebalance(
-        self,
-        assigned: set[TP],
-        revoked: set[TP],
-        newly_assigned: set[TP],
-        generation_id: int = 0,
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None:
         """Handle a rebalance; raise PartitionsMismatch, which ends the app, if a table fits no source."""
         await self.recovery.stop_and_wait()

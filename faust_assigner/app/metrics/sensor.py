@@ -102,10 +102,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         """Return the reasons why this worker is not ready; empty if it is ready."""
         now = self._clock()
         return ready_problems(
-            self.app,
-            self._still.state_at(now),
-            now=now,
-            stalled_s=self._restores.stalled_s(now),
+            self.app, self._still.state_at(now), now=now, stalled_s=self._restores.stalled_s(now)
         )
 
     # -- on request

@@ -155,11 +155,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         for tp in copies:
             # Use the group's generation as well: Faust's own number does not change in cooperative
             # rounds.
-            began = (
-                app.assignor.generation,
-                app.consumer_generation_id,
-                recovery.replays,
-            )
+            began = (app.assignor.generation, app.consumer_generation_id, recovery.replays)
             out, applied = self._handed_out.get(tp), self._applied(tp)
             if out is not None and (out.began != began or applied is None):
                 del self._handed_out[tp]

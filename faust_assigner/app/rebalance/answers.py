@@ -124,8 +124,7 @@ def record_bytes(
 
 
 def protocol_list(
-    actives: Mapping[str, list[int]],
-    standbys: Mapping[str, list[int]],
+    actives: Mapping[str, list[int]], standbys: Mapping[str, list[int]]
 ) -> list[tuple[str, list[int]]]:
     """Return (topic, partitions to fetch), actives before standbys.
 

@@ -63,12 +63,7 @@ class RepairedConsumer(Consumer):
     #: The fetcher; None until the client has started.
     fetcher: FairFetcher | None = None
 
-    def __init__(
-        self,
-        *args: object,
-        callback: Deliver,
-        **options: object,
-    ) -> None:
+    def __init__(self, *args: object, callback: Deliver, **options: object) -> None:
         #: Set when the group has answered the round in which this leaving worker hands over.
         self.left = asyncio.Event()
         self._resumed, self.first_read = asyncio.Event(), {}

@@ -152,8 +152,7 @@ def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
 
 
 def _place(
-    inputs: DecisionInputs,
-    said: Sequence[MemberClaims],
+    inputs: DecisionInputs, said: Sequence[MemberClaims]
 ) -> tuple[Plan | None, Placement, Exception | None]:
     """Return (plan, placement, None); after a failure (None, round-robin placement, the error)."""
     try:

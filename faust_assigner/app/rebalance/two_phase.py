@@ -185,8 +185,7 @@ def _is_in(
 
 
 def _blocked(
-    placement: Placement,
-    said: Sequence[MemberClaims],
+    placement: Placement, said: Sequence[MemberClaims]
 ) -> tuple[dict[tuple[int, str], Bools], frozenset[str]]:
     """Return (group id, new owner) -> bool[partitions], and the members that delay moves.
 

@@ -184,9 +184,7 @@ class _Job:
 
 
 def _with_committed_ends(
-    settings: Settings,
-    partitions: Sequence[Cold],
-    stop: Stop,
+    settings: Settings, partitions: Sequence[Cold], stop: Stop
 ) -> Sequence[Cold]:
     """Return ``partitions``; under ``exactly_once``, with the broker's committed end offsets.
 

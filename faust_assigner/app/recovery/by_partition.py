@@ -105,11 +105,7 @@ class PartitionRecovery(RecoveryLoop):
             task.cancel()
 
     async def on_rebalance(
-        self,
-        assigned: set[TP],
-        revoked: set[TP],
-        newly_assigned: set[TP],
-        generation_id: int = 0,
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None:
         """Store the partitions of an eager round, which ``on_recovery_completed`` then restores."""
         self.stop_assigning()

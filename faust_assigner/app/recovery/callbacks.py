@@ -80,8 +80,7 @@ class RecoverCallbacks:
             await self._call_back(table)
         except Exception:
             logger.exception(
-                "Table %s: a callback of on_recover failed; the worker continues",
-                table.name,
+                "Table %s: a callback of on_recover failed; the worker continues", table.name
             )
 
     def _ended(self, table: CollectionT, task: asyncio.Task[None]) -> None:

@@ -27,10 +27,7 @@ class StandbyFollower:
     """Follows the standbys of one recovery service while streams run."""
 
     def __init__(
-        self,
-        recovery: RecoveryLoop,
-        extents: ChangelogExtents,
-        batches: BatchedRestore,
+        self, recovery: RecoveryLoop, extents: ChangelogExtents, batches: BatchedRestore
     ) -> None:
         self._recovery, self._extents, self._batches = recovery, extents, batches
         #: The standbys whose changelogs Faust's loop reads.

@@ -34,10 +34,7 @@ SCRATCH_MAX_AGE_S = 86_400
 
 
 def from_snapshot(
-    settings: Settings,
-    finder: Finder,
-    cold: Cold,
-    stop: Callable[[], bool],
+    settings: Settings, finder: Finder, cold: Cold, stop: Callable[[], bool]
 ) -> Restored | None:
     """Ingest the newest acceptable snapshot, if any, into an empty database. Never raises."""
     started, began = time.time(), time.monotonic()

@@ -99,11 +99,7 @@ class RecoveringTables(TableManager):
         super().on_partitions_revoked(revoked)
 
     async def on_rebalance(
-        self,
-        assigned: set[TP],
-        revoked: set[TP],
-        newly_assigned: set[TP],
-        generation_id: int = 0,
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None:
         """Open and close databases only while no restore thread holds a database."""
         await self.recovery.stop_and_wait()

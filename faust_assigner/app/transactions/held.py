@@ -21,9 +21,7 @@ class HeldRecords:
     """
 
     def __init__(
-        self,
-        id_of: Callable[[TP], str | None],
-        reached: Callable[[str], Mapping[TP, int]],
+        self, id_of: Callable[[TP], str | None], reached: Callable[[str], Mapping[TP, int]]
     ) -> None:
         self._id_of, self._reached = id_of, reached
         #: Transactional id with a waiting commit -> set when records that are held back must check again.

@@ -41,10 +41,7 @@ def without(ids: Mapping[TP, str], revoked: Collection[TP]) -> dict[TP, str]:
 
 
 def partitions_to_restart(
-    own: Collection[TP],
-    stays: Collection[TP],
-    before: Mapping[str, int],
-    after: Mapping[str, int],
+    own: Collection[TP], stays: Collection[TP], before: Mapping[str, int], after: Mapping[str, int]
 ) -> frozenset[TP]:
     """Return the partitions in ``stays`` to revoke and assign again, as their transaction ends.
 

@@ -170,10 +170,7 @@ async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
 
 
 async def _answer(
-    call: Call,
-    wants: list[Want],
-    max_bytes: int,
-    session: FetchSession | None,
+    call: Call, wants: list[Want], max_bytes: int, session: FetchSession | None
 ) -> Values:
     left = min(max_bytes, call.node.settings.fetch_max_bytes, call.node.room_for_answer())
     readings: dict[int, Reading] = {}

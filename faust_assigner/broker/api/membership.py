@@ -97,11 +97,7 @@ def _join_values(call: Call, reply: fx.JoinReply) -> Values:
         "skip_assignment": reply.skip_assignment,
         "member_id": reply.member_id,
         "members": [
-            {
-                "member_id": m.member_id,
-                "group_instance_id": m.instance_id,
-                "metadata": m.metadata,
-            }
+            {"member_id": m.member_id, "group_instance_id": m.instance_id, "metadata": m.metadata}
             for m in reply.members
         ],
     }

@@ -40,10 +40,7 @@ COORDINATED: Final = {
     TRANSACTION_KEY: (TRANSACTIONAL_ID, ErrorCode.transactional_id_authorization_failed),
 }
 #: The internal topic that Kafka creates at the first look-up of each key type.
-CREATED: Final = {
-    GROUP_KEY: internal_topics.OFFSETS,
-    TRANSACTION_KEY: internal_topics.TRANSACTIONS,
-}
+CREATED: Final = {GROUP_KEY: internal_topics.OFFSETS, TRANSACTION_KEY: internal_topics.TRANSACTIONS}
 Wanted = tuple[str | None, uuid.UUID | None]
 
 

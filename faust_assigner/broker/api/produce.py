@@ -14,13 +14,7 @@ from faust_assigner.broker.limits import INLINE_BATCH_BYTES
 from faust_assigner.broker.security.acls import TOPIC, TRANSACTIONAL_ID, WRITE
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
-from faust_assigner.broker.storage.records import (
-    CONTROL,
-    ZSTD,
-    BadBatch,
-    Batch,
-    Rules,
-)
+from faust_assigner.broker.storage.records import CONTROL, ZSTD, BadBatch, Batch, Rules
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Topic
 from faust_assigner.coordinator.errors import Code

@@ -64,10 +64,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
     2: (_PARTITIONS,),
     3: (Listing("topics", "topics", _NAMED),),
     8: (_PARTITIONS,),
-    9: (
-        Listing("groups", "groups", {"group_id": "group_id"}),
-        _INDEXES,
-    ),
+    9: (Listing("groups", "groups", {"group_id": "group_id"}), _INDEXES),
     10: (
         Listing("coordinator_keys", "coordinators", {"key": ""}, more={"node_id": -1, "port": -1}),
     ),

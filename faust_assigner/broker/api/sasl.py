@@ -55,11 +55,7 @@ async def authenticate(call: Call, request: SaslAuthenticateRequest) -> Values:
         answer = await gate.answer(request.auth_bytes)
     except LogInFailed:
         return _refusal_values(ErrorCode.sasl_authentication_failed, FAILED)
-    return {
-        "error_code": ErrorCode.none,
-        "error_message": None,
-        "auth_bytes": answer,
-    }
+    return {"error_code": ErrorCode.none, "error_message": None, "auth_bytes": answer}
 
 
 def _refusal_values(error: ErrorCode, message: str) -> Values:
@@ -91,12 +87,7 @@ def _user_values(call: Call, user: str, times: int) -> Values:
         error = ErrorCode.resource_not_found
         message = f"user {user!r} has no SCRAM credentials"
     infos = found if error is ErrorCode.none else ()
-    return {
-        "user": user,
-        "error_code": error,
-        "error_message": message,
-        "credential_infos": infos,
-    }
+    return {"user": user, "error_code": error, "error_message": message, "credential_infos": infos}
 
 
 async def alter_users(call: Call, request: Any) -> Values:
@@ -166,12 +157,6 @@ def _new_credential(mechanism: str, change: ScramCredentialUpsertion) -> Credent
 APIS: Final = (
     Api(SASL_HANDSHAKE, "SaslHandshake", 0, 1, handshake),
     Api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, authenticate),
-    Api(
-        DESCRIBE_USER_SCRAM_CREDENTIALS,
-        "DescribeUserScramCredentials",
-        0,
-        0,
-        describe_users,
-    ),
+    Api(DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, describe_users),
     Api(ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, alter_users),
 )

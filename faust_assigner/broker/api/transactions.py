@@ -94,11 +94,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Values:
     begun = call.node.transactions.get(transactional_id)
     if error is not ErrorCode.none or begun is None:
         return _no_producer_values(error)
-    return {
-        "error_code": error,
-        "producer_id": begun.producer_id,
-        "producer_epoch": begun.epoch,
-    }
+    return {"error_code": error, "producer_id": begun.producer_id, "producer_epoch": begun.epoch}
 
 
 def _producer_denial(call: Call, transactional_id: str | None) -> ErrorCode | None:
@@ -193,11 +189,7 @@ async def end_txn(call: Call, request: EndTxnRequest) -> Values:
     if error is not ErrorCode.none or call.version < BUMPING_SINCE:
         return {"error_code": error}
     assert ended is not None, "an end without an error keeps its transactional id"
-    return {
-        "error_code": error,
-        "producer_id": ended.producer_id,
-        "producer_epoch": ended.epoch,
-    }
+    return {"error_code": error, "producer_id": ended.producer_id, "producer_epoch": ended.epoch}
 
 
 async def _flush_transaction(call: Call, transactional_id: str) -> ErrorCode:

@@ -90,9 +90,7 @@ class Credentials:
         return Credential(keys[0][:SALT_BYTES], keys[1], keys[2], ITERATIONS)
 
     def change(
-        self,
-        puts: Mapping[tuple[str, str], Credential],
-        deletes: Iterable[tuple[str, str]] = (),
+        self, puts: Mapping[tuple[str, str], Credential], deletes: Iterable[tuple[str, str]] = ()
     ) -> None:
         """Store and delete credentials by (user, mechanism), all or nothing.
 

@@ -36,12 +36,7 @@ def available(log: PartitionLog, offset: int, beyond: int | None = None) -> int:
 
 
 def plan_read(
-    log: PartitionLog,
-    offset: int,
-    max_bytes: int,
-    *,
-    at_least_one: bool,
-    beyond: int | None = None,
+    log: PartitionLog, offset: int, max_bytes: int, *, at_least_one: bool, beyond: int | None = None
 ) -> Reading | None:
     """Plan a read of whole batches from ``offset`` on, up to ``max_bytes`` and before ``beyond``.
 

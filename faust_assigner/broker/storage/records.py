@@ -222,8 +222,7 @@ def unpacked_body(data: bytes, batch: Batch) -> bytes:
         ) from None
     except TooMuch:
         raise BadBatch(
-            f"the body unpacks to more than {MAX_UNPACKED_BYTES} bytes",
-            ErrorCode.message_too_large,
+            f"the body unpacks to more than {MAX_UNPACKED_BYTES} bytes", ErrorCode.message_too_large
         ) from None
 
 

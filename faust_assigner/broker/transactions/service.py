@@ -15,12 +15,7 @@ from typing import Final
 from faust_assigner.broker.groups.books import GroupBooks
 from faust_assigner.broker.limits import MAX_TRANSACTIONAL_IDS
 from faust_assigner.broker.storage.log import PartitionLog
-from faust_assigner.broker.storage.store import (
-    WITH_TRANSACTIONS,
-    Store,
-    StoreFailed,
-    raise_format,
-)
+from faust_assigner.broker.storage.store import WITH_TRANSACTIONS, Store, StoreFailed, raise_format
 from faust_assigner.broker.topics import Catalogue, Topic
 from faust_assigner.broker.transactions.transaction_store import (
     dump_transaction,

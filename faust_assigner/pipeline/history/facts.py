@@ -104,11 +104,7 @@ def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
             if (group, name) in best:
                 _longer(longest, (group, name), micros / 1e6)
     found = [
-        {
-            **row,
-            "config": list(row["config"].items()),
-            "longest_recovery_s": longest.get(key),
-        }
+        {**row, "config": list(row["config"].items()), "longest_recovery_s": longest.get(key)}
         for key, (_, row) in sorted(best.items(), key=lambda each: (each[1][0][0], each[0]))
     ]
     return pa.Table.from_pylist(found, schema=table_schema("decisions"))

@@ -15,13 +15,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from faust_assigner.pipeline.history.facts import (
-    Facts,
-    Key,
-    merged,
-    of_decisions,
-    without,
-)
+from faust_assigner.pipeline.history.facts import Facts, Key, merged, of_decisions, without
 from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, Store, table_schema
 from faust_assigner.pipeline.history.tables import tables_of
 from faust_assigner.pipeline.schema import FACTS
@@ -127,11 +121,7 @@ def _move_pending(
 
 
 def merge_day(
-    store: Store,
-    day: str,
-    entry: Day | None,
-    new: Mapping[str, pa.Table],
-    moves: DayChanges,
+    store: Store, day: str, entry: Day | None, new: Mapping[str, pa.Table], moves: DayChanges
 ) -> Day | None:
     """Merge ``new`` facts, and ``echoes`` (recoveries of the day's decisions), into a day.
 

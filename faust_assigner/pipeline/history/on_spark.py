@@ -150,9 +150,7 @@ def _of(name: str) -> F.Column:
     return F.coalesce(*(F.col(f"{table}.{name}") for table in _EFFECTS)).alias(name)
 
 
-def _days(
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
+def _days(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
     """Split sorted batches into days; one day is in memory at a time."""
     at: str | None = None
     parts: list[pa.RecordBatch] = []

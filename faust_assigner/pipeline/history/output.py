@@ -38,9 +38,7 @@ def check(refused: Refused, before: Manifest, options: HistoryOptions) -> None:
     if options.stream and before.generation:
         return  # a visit may find no new lines
     refuse_empty(
-        refused,
-        wanted=options.fail_if_empty,
-        replaces=options.out if before.generation else None,
+        refused, wanted=options.fail_if_empty, replaces=options.out if before.generation else None
     )
 
 

@@ -147,11 +147,7 @@ def _grid(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
         and all(row[name] is None or isinstance(row[name], (int, float)) for row in rows)
         for name in columns
     ]
-    return {
-        "columns": columns,
-        "numeric": numeric,
-        "rows": [list(row.values()) for row in rows],
-    }
+    return {"columns": columns, "numeric": numeric, "rows": [list(row.values()) for row in rows]}
 
 
 def _section(name: str, report: Report) -> dict[str, object]:

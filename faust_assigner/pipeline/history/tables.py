@@ -145,11 +145,7 @@ def tasks_by_cause(decision: DecisionRow, placed: Placed) -> dict[str, int]:
     """Return the numbers of moved tasks by cause; a task whose topics have two causes counts for both."""
     members = {member["member_id"] for member in decision["members"]}
     tasks = _tasks(placed)
-    rows: dict[str, list[PlacementRow]] = {
-        "owner gone": [],
-        "balance": [],
-        "no owner before": [],
-    }
+    rows: dict[str, list[PlacementRow]] = {"owner gone": [], "balance": [], "no owner before": []}
     for row in placed:
         if row["moved"]:
             rows[cause_of(row, members)].append(row)

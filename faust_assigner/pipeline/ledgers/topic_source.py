@@ -64,8 +64,7 @@ class TopicSource:
 
 
 def split_sources(
-    ledgers: Sequence[str],
-    properties: Mapping[str, str] | None = None,
+    ledgers: Sequence[str], properties: Mapping[str, str] | None = None
 ) -> tuple[list[str], list[TopicSource]]:
     """Split ``ledgers`` into (paths, topics); topics are ``kafka://host:port[,host:port]/topic``."""
     paths = [ledger for ledger in ledgers if not ledger.startswith("kafka://")]

@@ -132,10 +132,7 @@ _SETTINGS: Columns = (
     ),
     ("other policy", cell("instead_of")),
     ("its s stopped/partition", lambda line: _within(line[f"its_{STOPPED}"], line["its_interval"])),
-    (
-        "less it, paired",
-        lambda line: _within(line["difference_s"], line["difference_interval"]),
-    ),
+    ("less it, paired", lambda line: _within(line["difference_s"], line["difference_interval"])),
     ("verdict", cell("verdict")),
     ("rebalances", partial(_replayed, "rebalances")),
     ("moved", partial(_replayed, "moved")),

@@ -173,9 +173,7 @@ def _recoveries(rows: Iterable[RecoveryRow]) -> list[RecoveryFact]:
 
 
 def _last_seen(
-    decisions: Sequence[DecisionRow],
-    placed: Iterable[PlacementRow],
-    samples: Iterable[SampleRow],
+    decisions: Sequence[DecisionRow], placed: Iterable[PlacementRow], samples: Iterable[SampleRow]
 ) -> dict[tuple[str, str, str], datetime]:
     owners = {
         (row["group_id"], row["decision_id"], row["topic"], row["partition"]): row["member_id"]

@@ -30,9 +30,7 @@ class RecoveryFact(NamedTuple):
 
 
 def calibrated(
-    costs: Costs,
-    recoveries: Sequence[RecoveryFact],
-    decisions: Sequence[DecisionRow],
+    costs: Costs, recoveries: Sequence[RecoveryFact], decisions: Sequence[DecisionRow]
 ) -> tuple[Costs, tuple[str, ...]]:
     """Replace ``costs`` by values from the ledger; return the new costs and the names of the replaced costs.
 

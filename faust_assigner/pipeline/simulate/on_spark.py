@@ -74,9 +74,7 @@ def _outcomes(
     return {(row.group_id, row.decision_id): (row.moved, row.cold) for row in found}
 
 
-def _halves(
-    parsed: DataFrame,
-) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
+def _halves(parsed: DataFrame) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
     """Return the rates before and after the middle of the samples' time."""
     samples = rows_of(parsed, "partition_sample")
     at = F.unix_micros("ts")
@@ -107,8 +105,7 @@ def _recoveries(parsed: DataFrame) -> list[RecoveryFact]:
 
 
 def _last_seen(
-    parsed: DataFrame,
-    decisions: list[DecisionRow],
+    parsed: DataFrame, decisions: list[DecisionRow]
 ) -> dict[tuple[str, str, str], dt.datetime]:
     """Return the last sample of each owner's partitions; a sample belongs to the decision before it."""
     times = decision_times(decisions)

@@ -131,9 +131,7 @@ def _groups(topics: Sequence[TopicFact]) -> tuple[tuple[TaskGroup, ...], list[li
 
 
 def _load(
-    groups: Sequence[TaskGroup],
-    members: Sequence[Sequence[str]],
-    rates: Sequence[PartitionRate],
+    groups: Sequence[TaskGroup], members: Sequence[Sequence[str]], rates: Sequence[PartitionRate]
 ) -> tuple[Floats, Floats]:
     """Return the records/s and the changelog records of each task.
 

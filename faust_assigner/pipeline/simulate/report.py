@@ -27,11 +27,7 @@ LEAST_OF_A_PART = 10
 
 
 def report_of(
-    request: Request,
-    run: Run,
-    measured: Sequence[str],
-    summaries: Summaries,
-    facts: Facts | None,
+    request: Request, run: Run, measured: Sequence[str], summaries: Summaries, facts: Facts | None
 ) -> dict[str, Any]:
     """Return the content of report.json; ``measured`` names the costs measured from the ledger."""
     policy = request.policies[0].partition("+")[0]
@@ -66,11 +62,7 @@ def report_of(
 
 
 def _recommended(
-    request: Request,
-    run: Run,
-    policy: str,
-    everywhere: list[dict[str, Any]],
-    summaries: Summaries,
+    request: Request, run: Run, policy: str, everywhere: list[dict[str, Any]], summaries: Summaries
 ) -> list[Recommendation]:
     """Return the settings table; with enough scenarios, different scenarios choose and evaluate settings."""
     parts = [run.source.split_of(number) for number in range(request.scenarios)]

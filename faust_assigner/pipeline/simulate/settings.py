@@ -203,10 +203,7 @@ def quantile_interval(values: Floats, share: float) -> tuple[float, float]:
 
 
 def recommend(
-    summaries: Sequence[Mapping[str, Any]],
-    *,
-    policy: str,
-    judged: Sequence[Mapping[str, Any]] = (),
+    summaries: Sequence[Mapping[str, Any]], *, policy: str, judged: Sequence[Mapping[str, Any]] = ()
 ) -> list[Recommendation]:
     """Return the settings table: first over all fleets, then per class of state and racks.
 

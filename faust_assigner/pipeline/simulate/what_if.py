@@ -144,11 +144,7 @@ class _Tally:
 
 
 def _row(
-    current: GroupState,
-    members: Sequence[Member],
-    replicas: int,
-    load: Load,
-    costs: Costs,
+    current: GroupState, members: Sequence[Member], replicas: int, load: Load, costs: Costs
 ) -> dict[str, object]:
     """Return the effect of the change with ``replicas`` standbys.
 

@@ -116,10 +116,7 @@ async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
 
 
 async def _send(
-    connection: Connection,
-    topic: str,
-    records: dict[str, bytes],
-    replication: int | None,
+    connection: Connection, topic: str, records: dict[str, bytes], replication: int | None
 ) -> None:
     admin = AIOKafkaAdminClient(**connection)
     try:

@@ -62,10 +62,7 @@ class Overview:
         return entry.value if entry else None
 
     async def plan(
-        self,
-        *,
-        without: Sequence[str] = (),
-        extra: Sequence[Consumer] = (),
+        self, *, without: Sequence[str] = (), extra: Sequence[Consumer] = ()
     ) -> tuple[PlannedMove, ...]:
         """Return the moves that the leader would plan now; no partition moves.
 

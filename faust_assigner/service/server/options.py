@@ -8,11 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.service.certificates import (
-    Certificates,
-    check_authorities,
-    check_pair,
-)
+from faust_assigner.service.certificates import Certificates, check_authorities, check_pair
 from faust_assigner.service.server.auth import (
     Authenticator,
     CertificateAuthenticator,

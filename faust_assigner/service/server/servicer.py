@@ -101,9 +101,7 @@ class ConsumerServicer:
         self._authenticator = authenticator
 
     async def Register(
-        self,
-        request: pb.RegisterRequest,
-        context: Context,
+        self, request: pb.RegisterRequest, context: Context
     ) -> AsyncIterator[pb.AssignmentCommand]:
         """Stream commands until the consumer or this instance ends the stream."""
         async with refusals_as_status(context):
@@ -238,24 +236,17 @@ class ConsumerServicer:
             return pb.ReportProgressResponse(revision=revision)
 
     async def ReportReplicas(
-        self,
-        request: pb.ReportReplicasRequest,
-        context: Context,
+        self, request: pb.ReportReplicasRequest, context: Context
     ) -> pb.ReportReplicasResponse:
         """Record the replicas that the consumer keeps warm."""
         async with refusals_as_status(context):
             node, identity = self._asked(request, context)
             check_counts(
-                request.consumer_name,
-                flat=[request.replicas],
-                numbered=[request.replicas_by_topic],
+                request.consumer_name, flat=[request.replicas], numbered=[request.replicas_by_topic]
             )
             replicas = await by_topic(request.replicas, request.replicas_by_topic)
             revision = await node.holds(
-                request.consumer_name,
-                replicas,
-                identity=identity,
-                incarnation=request.incarnation,
+                request.consumer_name, replicas, identity=identity, incarnation=request.incarnation
             )
         return pb.ReportReplicasResponse(revision=revision)
 

@@ -6,13 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from faust_assigner.service.errors import (
-    Expelled,
-    ServiceRefused,
-    WrongCaller,
-    expelled,
-    replaced,
-)
+from faust_assigner.service.errors import Expelled, ServiceRefused, WrongCaller, expelled, replaced
 from faust_assigner.service.keys import Keys, checked_consumer, checked_incarnation
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import names_itself

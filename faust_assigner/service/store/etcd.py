@@ -59,10 +59,7 @@ class EtcdStore:
     """
 
     def __init__(
-        self,
-        access: EtcdAccess,
-        *,
-        observe: Callable[[str, float, str | None], None] | None = None,
+        self, access: EtcdAccess, *, observe: Callable[[str, float, str | None], None] | None = None
     ) -> None:
         self._deadline_s = access.deadline_s
         self._calls = EtcdCalls(access, observe or (lambda name, took_s, error: None))

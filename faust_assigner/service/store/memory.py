@@ -8,12 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from faust_assigner.service.clock import Clock, SystemClock
-from faust_assigner.service.errors import (
-    Compacted,
-    LeaseLost,
-    StoreUnavailable,
-    TooManyOperations,
-)
+from faust_assigner.service.errors import Compacted, LeaseLost, StoreUnavailable, TooManyOperations
 from faust_assigner.service.store.base import (
     MAX_OPERATIONS,
     Batch,

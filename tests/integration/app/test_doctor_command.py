@@ -76,8 +76,7 @@ def ready(fleet: Told, names: str) -> None:
 def doctor(fleet: Told, *more: str) -> tuple[int, Any]:
     """(exit code, JSON)."""
     done = CliRunner().invoke(
-        main,
-        ["doctor", "--bootstrap", fleet.bootstrap, "--group", fleet.app_id, "--json", *more],
+        main, ["doctor", "--bootstrap", fleet.bootstrap, "--group", fleet.app_id, "--json", *more]
     )
     assert done.exit_code in (0, 1), done.output
     return done.exit_code, json.loads(done.stdout)

@@ -354,10 +354,7 @@ def test_a_rebalance_of_one_app_aborts_nothing_of_another_in_its_process(
     bootstrap: str, tmp_path: Path
 ) -> None:
     """The other app's group changes five times while numbers pass through both apps."""
-    group, other = (
-        Group(bootstrap, tmp_path / "one"),
-        Group(bootstrap, tmp_path / "other"),
-    )
+    group, other = (Group(bootstrap, tmp_path / "one"), Group(bootstrap, tmp_path / "other"))
     try:
         group.start("both", beside=other)
         group.pass_on(20)

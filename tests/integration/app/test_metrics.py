@@ -83,9 +83,7 @@ def test_a_real_worker_shows_its_figures_on_faust_s_page(fleet: Measured) -> Non
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(200)
-def test_a_frozen_worker_is_seen_by_the_others_and_says_so_when_it_is_back(
-    fleet: Measured,
-) -> None:
+def test_a_frozen_worker_is_seen_by_the_others_and_says_so_when_it_is_back(fleet: Measured) -> None:
     """Its probes fail; the leader counts a leave; on return it counts a fence and is ready."""
     at_rest(fleet)
     leader = next(name for name in ("a", "b") if fleet.value(name, "leads") == 1.0)

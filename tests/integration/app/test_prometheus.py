@@ -238,9 +238,7 @@ def test_each_alert_waits_for_its_time_and_no_longer(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(500)
-def test_a_real_prometheus_scrapes_three_workers_and_fires_for_a_frozen_one(
-    tmp_path: Path,
-) -> None:
+def test_a_real_prometheus_scrapes_three_workers_and_fires_for_a_frozen_one(tmp_path: Path) -> None:
     """Each partition has one owner, one worker leads; only the frozen worker raises the alert."""
     rules = tmp_path / "alerts.yml"
     rules.write_text(re.sub(r"for: \d+m", "for: 2s", RULES.read_text()))

@@ -73,5 +73,5 @@ def test_a_client_that_asks_is_told_what_it_may_do(scene: Scene) -> None:
     with RawClient(scene.cluster.bootstrap) as client:
         assert operations(client, scene, asked=True) == EVERYTHING
         assert operations(client, scene, asked=False) == dict.fromkeys(EVERYTHING, NOT_ASKED) | {
-            "DescribeTopicPartitions": TOPIC,  # its request has no flag
+            "DescribeTopicPartitions": TOPIC  # its request has no flag
         }

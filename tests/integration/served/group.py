@@ -119,12 +119,7 @@ class Group:
 
 @contextlib.contextmanager
 def group(
-    folder: Path,
-    etcd: EtcdServer,
-    count: int,
-    *,
-    cabled: bool = False,
-    options: Sequence[str] = (),
+    folder: Path, etcd: EtcdServer, count: int, *, cabled: bool = False, options: Sequence[str] = ()
 ) -> Iterator[Group]:
     """Start ``count`` instances; ``cabled`` puts a proxy that can be cut between each and etcd."""
     HeardClient.heard.clear()

@@ -45,10 +45,7 @@ from tests.support.assigning.instances import (
     until,
     until_state,
 )
-from tests.support.assigning.proofs import (
-    HeardClient,
-    lie,
-)
+from tests.support.assigning.proofs import HeardClient, lie
 from tests.support.assigning.rules import NO_ID, Said
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -107,8 +104,7 @@ async def test_a_leader_stopped_past_its_lease_wakes_as_a_follower(
 
 
 async def test_a_leader_cut_from_etcd_steps_down_before_another_leads(
-    tmp_path: Path,
-    etcd: EtcdServer,
+    tmp_path: Path, etcd: EtcdServer
 ) -> None:
     """The network drops all packets to etcd; the leader's consumers reconnect to the other instance."""
     with group(tmp_path, etcd, 2, cabled=True) as g:
@@ -296,9 +292,7 @@ def owners_at_once(workers: Sequence[Worker]) -> list[str]:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_consumer_killed_or_stopped_is_replaced_and_wakes_without_harm(
-    tmp_path: Path,
-    etcd: EtcdServer,
-    how: signal.Signals,
+    tmp_path: Path, etcd: EtcdServer, how: signal.Signals
 ) -> None:
     """Its partitions are reassigned in time; a resumed process touches no reassigned partition."""
     with group(tmp_path, etcd, 2) as g:
@@ -335,8 +329,7 @@ async def until_owned(target: str, loads: Sequence[int]) -> None:
 
 
 async def test_consumers_that_reconnect_all_the_time_keep_what_they_have(
-    tmp_path: Path,
-    etcd: EtcdServer,
+    tmp_path: Path, etcd: EtcdServer
 ) -> None:
     """Each restarted process gets its partitions back within the time limit, at either instance."""
     with group(tmp_path, etcd, 2) as g:

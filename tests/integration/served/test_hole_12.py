@@ -82,9 +82,7 @@ class _Naive(Instance):
 
 @pytest.mark.parametrize(("kind", "code"), [(Instance, 0), (_Naive, -signal.SIGTERM)])
 async def test_12_sigterm_is_a_stop_and_no_accident(
-    tmp_path: Path,
-    kind: type[Instance],
-    code: int,
+    tmp_path: Path, kind: type[Instance], code: int
 ) -> None:
     """SIGTERM is the usual stop signal: consumers are informed, and the exit code is 0."""
     service = kind(tmp_path, *QUICK, "--topic", "orders=2")

@@ -40,9 +40,7 @@ def owners(members: Sequence[Consumer]) -> dict[object, str]:
 
 @pytest.mark.timeout(600)
 async def test_1_to_20_to_4_consumers_on_1024_partitions(
-    tmp_path: Path,
-    etcd: EtcdServer,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, etcd: EtcdServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No partition has two owners at once, and the number of moves is minimal."""
     flags, lines = on(etcd), []

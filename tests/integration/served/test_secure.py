@@ -113,9 +113,7 @@ async def test_a_certificate_is_the_name(with_certificates: Instance, keys: Keys
 
 @pytest.mark.slow
 async def test_without_a_certificate_of_the_authority_nobody_gets_in(
-    with_certificates: Instance,
-    keys: Keys,
-    tmp_path: Path,
+    with_certificates: Instance, keys: Keys, tmp_path: Path
 ) -> None:
     """The handshake fails without a certificate, with a foreign certificate, and without TLS."""
     target = with_certificates.target

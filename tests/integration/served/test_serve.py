@@ -61,9 +61,7 @@ async def test_one_consumer_gets_all_and_two_share(service: Instance) -> None:
 @pytest.mark.slow
 async def test_a_download_that_takes_long_stays_warming(service: Instance) -> None:
     """The old owner keeps processing, and the state lists the hand-offs as warming."""
-    async with consumers(
-        Consumer(service.target, "a"),
-    ) as (first,):
+    async with consumers(Consumer(service.target, "a")) as (first,):
         await settled([first], [8])
         async with consumers(Consumer(service.target, "b", warm_s=1000)) as (second,):
             await until(lambda: sum(isinstance(told, Warm) for told in second.told) == 4)

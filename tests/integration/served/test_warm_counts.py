@@ -125,9 +125,7 @@ class Words:
 
 @pytest.mark.slow
 async def test_counts_are_exact_while_partitions_move_warm(
-    tmp_path: Path,
-    service: Instance,
-    broker: EmbeddedBroker,
+    tmp_path: Path, service: Instance, broker: EmbeddedBroker
 ) -> None:
     """Processes join, crash and leave; each word counts once, and kept partitions are never closed."""
     words = Words(broker.bootstrap)

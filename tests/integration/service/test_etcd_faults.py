@@ -122,8 +122,7 @@ async def test_etcd_compacted_again_and_again(own_etcd: EtcdServer) -> None:
 
 
 async def test_etcd_restored_to_an_older_revision_is_listed_anew(
-    own_etcd: EtcdServer,
-    tmp_path: Path,
+    own_etcd: EtcdServer, tmp_path: Path
 ) -> None:
     """Instances list etcd anew after a restore, and assign epochs above all earlier epochs."""
     async with Bench(lambda: opener(own_etcd)) as b:

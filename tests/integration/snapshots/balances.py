@@ -128,11 +128,7 @@ class App:
         return json.loads(out.splitlines()[-1]) | {"log": err}
 
     def start_worker(
-        self,
-        datadir: Path,
-        *,
-        snapshots: Path | None = None,
-        **settings: Any,
+        self, datadir: Path, *, snapshots: Path | None = None, **settings: Any
     ) -> subprocess.Popen[str]:
         """Start the worker's process."""
         given = {

@@ -61,9 +61,7 @@ def test_weights_and_simulations_are_read_from_and_written_to_a_bucket(url: str)
 
 
 def test_a_storage_that_does_not_answer_is_worth_another_try(
-    s3_folder: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    s3_folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The command prints one line and exits with 75."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -167,9 +167,7 @@ def test_verify_names_snapshots_of_the_old_topic_and_gc_drops_them(
 
 
 def test_a_topic_recreated_while_it_is_read_publishes_nothing(
-    log: Log,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The records may be from both topics."""
     log.write("old", 10)

@@ -45,9 +45,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_snapshot_writes_verifies_and_builds_on_the_previous(
-    changelog: tuple[str, str],
-    folder: str,
-    tmp_path: Path,
+    changelog: tuple[str, str], folder: str, tmp_path: Path
 ) -> None:
     """A snapshot, a snapshot on top of it, and ``verify`` in each of its spellings."""
     bootstrap, topic = changelog
@@ -145,9 +143,7 @@ def test_gc_says_first_and_removes_then(changelog: tuple[str, str], tmp_path: Pa
     ],
 )
 def test_what_is_missing_or_wrong_is_said_without_a_traceback(
-    arguments: tuple[str, ...],
-    code: int,
-    said: str,
+    arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     """Exit code 2 for wrong arguments, 75 for a cluster that does not answer; one line."""
     result = run(*arguments)

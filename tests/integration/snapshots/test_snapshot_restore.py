@@ -194,9 +194,7 @@ def test_gaps_of_control_records_are_passed_over(kafka: Any, tmp_path: Path) -> 
 
 
 def test_a_snapshot_older_than_delete_retention_is_refused(
-    stores: Stores,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kafka's default is a day; the tail then lacks tombstones."""
     stores.app.snapshot(tmp_path / "snapshots", age_ms=86_400_000 + 60_000)

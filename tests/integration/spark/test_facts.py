@@ -78,14 +78,7 @@ def test_the_whole_facts_of_a_simulation_are_those_of_the_lines(
 ) -> None:
     """All groups, decisions, topics, rates, recoveries, last samples, outcomes and halves."""
     here, there = facts_of(read[0]), facts_on_spark(parsed)
-    wanted = (
-        "group_id",
-        "decision_id",
-        "ts",
-        "trigger",
-        "session_timeout_s",
-        "members",
-    )
+    wanted = ("group_id", "decision_id", "ts", "trigger", "session_timeout_s", "members")
     kept = ("weightless", "replicas")
     for told, lines in zip(there.decisions, here.decisions, strict=True):
         assert [told[name] for name in wanted] == [lines.get(name) for name in wanted]  # type: ignore

@@ -306,9 +306,7 @@ def test_missing_path_is_an_error_that_names_it(spark: SparkSession, tmp_path: P
 
 @pytest.mark.slow
 def test_history_without_spark_says_the_same(
-    made: tuple[Path, Report],
-    ledger: Ledger,
-    tmp_path: Path,
+    made: tuple[Path, Report], ledger: Ledger, tmp_path: Path
 ) -> None:
     """report.json is equal to the last bits, including the page's further tables."""
     parts = ("a", "b/*.jsonl", "c-2026.log", "a/worker-1.jsonl")
@@ -333,8 +331,7 @@ def test_times_on_the_page_are_utc_wherever_the_driver_is(
     ledger = Ledger(tmp_path / "ledger")
     times = ("2026-11-01T05:30:00", "2026-11-01T06:10:00")
     ledger.write(
-        "w.jsonl",
-        [good({**DECISION, "decision_id": each, "ts": f"{each}.000Z"}) for each in times],
+        "w.jsonl", [good({**DECISION, "decision_id": each, "ts": f"{each}.000Z"}) for each in times]
     )
     options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
     with monkeypatch.context() as patch:

@@ -126,9 +126,7 @@ def test_weights_are_published(config: str, tmp_path: Path) -> None:
 
 
 def test_who_may_not_come_in_is_told_and_need_not_try_again(
-    secured: SecuredListener,
-    topic: str,
-    tmp_path: Path,
+    secured: SecuredListener, topic: str, tmp_path: Path
 ) -> None:
     """A wrong password or an untrusted certificate: exit code 1, and no password in the output."""
     asked = ("snapshot", "--topic", topic, "--to", str(tmp_path / "s"), "--no-spark", "--config")
@@ -146,11 +144,7 @@ def test_who_may_not_come_in_is_told_and_need_not_try_again(
 
 @pytest.mark.parametrize("connector", ["spark", "python"])
 def test_sparks_connector_and_ours_come_in(
-    spark: SparkSession,
-    config: str,
-    topic: str,
-    tmp_path: Path,
-    connector: str,
+    spark: SparkSession, config: str, topic: str, tmp_path: Path, connector: str
 ) -> None:
     """A snapshot, a whole ledger and its new lines; the cluster's text has no password."""
     properties = client_properties(config, {})

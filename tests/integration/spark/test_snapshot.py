@@ -128,10 +128,7 @@ def assert_equals_replay(
 
 @pytest.mark.parametrize("how", ["connector", "python", "no spark"])
 def test_a_snapshot_equals_a_full_replay(
-    spark: SparkSession,
-    settled: Changelog,
-    tmp_path: Path,
-    how: str,
+    spark: SparkSession, settled: Changelog, tmp_path: Path, how: str
 ) -> None:
     """Tombstones, aborted and undecodable records, offset gaps: with each of the three readers."""
     url = tmp_path / "snapshots"
@@ -160,9 +157,7 @@ def test_a_snapshot_equals_a_full_replay(
 
 @pytest.mark.slow
 def test_three_readers_and_a_rerun_write_the_same_bytes(
-    spark: SparkSession,
-    settled: Changelog,
-    tmp_path: Path,
+    spark: SparkSession, settled: Changelog, tmp_path: Path
 ) -> None:
     """Neither reader nor repetition nor folder changes a partition's hash."""
     runs = [
@@ -189,9 +184,7 @@ def test_three_readers_and_a_rerun_write_the_same_bytes(
 
 
 def test_previous_and_the_new_range_equal_a_full_snapshot(
-    spark: SparkSession,
-    changelog: Changelog,
-    tmp_path: Path,
+    spark: SparkSession, changelog: Changelog, tmp_path: Path
 ) -> None:
     """Deletes after the cut, returning keys, a partition of control records, an untouched one."""
     url = str(tmp_path / "snapshots")
@@ -324,9 +317,7 @@ snapshot.take_snapshot(Cluster(bootstrap), topic, url)
 
 @pytest.mark.slow
 def test_a_kill_between_files_and_manifest_leaves_nothing_half_visible(
-    spark: SparkSession,
-    settled: Changelog,
-    tmp_path: Path,
+    spark: SparkSession, settled: Changelog, tmp_path: Path
 ) -> None:
     """SIGKILL after the upload of all files; a rerun then gives the result of a normal run."""
     url = tmp_path / "snapshots"
@@ -353,9 +344,7 @@ def test_a_kill_between_files_and_manifest_leaves_nothing_half_visible(
 
 
 def test_a_failing_partition_publishes_nothing(
-    settled: Changelog,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    settled: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A snapshot of only some partitions would look complete."""
     from faust_assigner.pipeline.snapshots import spans, writer

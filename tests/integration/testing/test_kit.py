@@ -81,10 +81,7 @@ def test_collecting_tests_imports_neither_faust_nor_a_client(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        (
-            "examples.clicks.ap",
-            r"fleet\('examples.clicks.ap'\): no module 'examples.clicks.ap'",
-        ),
+        ("examples.clicks.ap", r"fleet\('examples.clicks.ap'\): no module 'examples.clicks.ap'"),
         ("nowhere.app", r"cannot import 'nowhere.app': No module named 'nowhere'"),
         ("examples.clicks.app:shop", "the module examples.clicks.app has no 'shop'; its apps: app"),
         ("examples.clicks.app:Click", "examples.clicks.app:Click is not a faust.App but a"),

@@ -233,11 +233,7 @@ class Trial:
     def _call(self, version: int) -> Any:
         throttle = SimpleNamespace(turn=_no_turn)
         return SimpleNamespace(
-            node=self._node,
-            version=version,
-            throttle=throttle,
-            peer=None,
-            may=lambda *_: True,
+            node=self._node, version=version, throttle=throttle, peer=None, may=lambda *_: True
         )
 
     def _commit(self, act: acts.Commit) -> dict[int, fx.Reply]:

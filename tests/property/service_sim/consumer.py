@@ -260,8 +260,7 @@ class SimConsumer:
     async def _leave(self, instance: Instance) -> None:
         with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
             action = await self._call(
-                instance,
-                lambda: instance.node.deregister(self.name, incarnation=self.incarnation),
+                instance, lambda: instance.node.deregister(self.name, incarnation=self.incarnation)
             )
             if action is Action.SHUTDOWN_NOW:
                 self.crash()

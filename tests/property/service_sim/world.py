@@ -282,12 +282,9 @@ class World:
             return
         known = sorted(self.promises.began_at)
         at, handoff_id = known[act.who % len(known)] if known else (TopicPartition("t", 0), 1)
-        event = (
-            HandoffEvent.WARM,
-            HandoffEvent.LET_GO,
-            HandoffEvent.GAVE_UP,
-            HandoffEvent.CANNOT,
-        )[act.who % 4]
+        event = (HandoffEvent.WARM, HandoffEvent.LET_GO, HandoffEvent.GAVE_UP, HandoffEvent.CANNOT)[
+            act.who % 4
+        ]
         instance, name = self._node(act), f"c{act.who % (self.names + 1)}"
         entry = self.promises.view.handoffs.get(at)
         if event in OF_OLD_OWNER and entry is not None and entry.value.old_owner == name:

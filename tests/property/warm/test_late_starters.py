@@ -44,10 +44,7 @@ def answered(group: list[Member], partitions: dict[str, int], replicas: int) -> 
 
 
 def stopped(
-    members: int,
-    partitions: dict[str, int],
-    replicas: int,
-    rng: Random,
+    members: int, partitions: dict[str, int], replicas: int, rng: Random
 ) -> tuple[list[Member], Plan]:
     """Return a settled group's members after a restart, and the group's last plan."""
     group = [Member(f"m{m:03d}", TOPICS) for m in range(members)]

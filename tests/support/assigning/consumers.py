@@ -110,10 +110,7 @@ class Helper:
 
     def _answer(self, command: Warm | Release) -> Answer:
         return Answer(
-            self.name,
-            command.at,
-            handoff_id=command.handoff_id,
-            incarnation=self.incarnation,
+            self.name, command.at, handoff_id=command.handoff_id, incarnation=self.incarnation
         )
 
     async def _release(self, release: Release) -> None:

@@ -75,11 +75,7 @@ async def machine(process_ids: Iterable[int]) -> AsyncIterator[Taken]:
 
 @contextlib.asynccontextmanager
 async def within(
-    bound_s: float,
-    what: str,
-    process_ids: Iterable[int],
-    *,
-    spare_s: float,
+    bound_s: float, what: str, process_ids: Iterable[int], *, spare_s: float
 ) -> AsyncIterator[Taken]:
     """Assert that the block takes at most ``bound_s`` and the machine's delays; print its time.
 

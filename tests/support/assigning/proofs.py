@@ -42,12 +42,7 @@ def without_compares(taps: Sequence[Tap], keys: Keys) -> list[str]:
 
 
 def after_the_term(
-    taps: Sequence[Tap],
-    events: Sequence[Event],
-    keys: Keys,
-    leader_ttl_s: float,
-    *,
-    late_s: float,
+    taps: Sequence[Tap], events: Sequence[Event], keys: Keys, leader_ttl_s: float, *, late_s: float
 ) -> list[str]:
     """C4: writes of a leader after its term, or more than ``late_s`` seconds after its fence."""
     ended = {}  # the revision that began a term -> the revision that ended it

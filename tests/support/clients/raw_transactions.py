@@ -150,8 +150,7 @@ class RawProducer:
         """EndTxn; since version 5 the producer takes over the id and epoch of the answer (KIP-890)."""
         values = {"committed": commits, **self._named}
         answer = settled(
-            lambda: self.client.call(END, version, **values),
-            lambda answer: int(answer.error_code),
+            lambda: self.client.call(END, version, **values), lambda answer: int(answer.error_code)
         )
         if version >= 5 and not answer.error_code:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -192,11 +191,7 @@ def listed(
     client: RawClient, topic: str, timestamp: int, *, committed: bool, partition: int = 0
 ) -> tuple[int, int]:
     """(error, offset) of ListOffsets."""
-    part = {
-        "partition_index": partition,
-        "timestamp": timestamp,
-        "current_leader_epoch": -1,
-    }
+    part = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
     answer = client.call(
         2,
         7,

@@ -41,9 +41,7 @@ class VirtualAIOProducer:
     def __init__(self, worker: PassingOn, transactional_id: str | None) -> None:
         self.worker, self.transactional_id = worker, transactional_id
         self.client = SimpleNamespace(
-            _wait_on_metadata=None,
-            _metadata_update=None,
-            coordinator_lookup=None,
+            _wait_on_metadata=None, _metadata_update=None, coordinator_lookup=None
         )
         self.open: list[Sent] | None = None
         self.offset, self.offsets = -1, dict[TP, int]()

@@ -10,9 +10,7 @@ from unittest.mock import Mock, PropertyMock, patch
 
 import faust
 import pytest
-from aiokafka.coordinator.protocol import (
-    ConsumerProtocolMemberAssignment,
-)
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from faust.types import TP
 
 import faust_assigner

@@ -61,11 +61,7 @@ def test_the_consumer_places_a_key_of_a_topic_that_the_producer_has_not_asked_ab
 
 @pytest.mark.parametrize(
     ("of_producer", "of_consumer"),
-    [
-        (NotReady, AssertionError),
-        (lambda *_: None, AssertionError),
-        (TypeError, lambda *_: None),
-    ],
+    [(NotReady, AssertionError), (lambda *_: None, AssertionError), (TypeError, lambda *_: None)],
 )
 def test_a_key_whose_place_is_not_known_is_a_key_error(of_producer: Any, of_consumer: Any) -> None:
     """The router then answers 503."""

@@ -214,12 +214,7 @@ class OwnSets(SetTable):  # type: ignore[misc]
     ("installed", "tables", "recovery", "consumer"),
     [
         (("repairs",), "RepairedTables", "PartitionRecovery", "RepairedConsumer"),
-        (
-            ("repairs", "driver_assignor"),
-            "RepairedTables",
-            "PartitionRecovery",
-            "RepairedConsumer",
-        ),
+        (("repairs", "driver_assignor"), "RepairedTables", "PartitionRecovery", "RepairedConsumer"),
         (("driver_assignor",), None, None, "AssigningConsumer"),
     ],
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",

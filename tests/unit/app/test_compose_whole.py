@@ -85,9 +85,7 @@ def test_a_host_that_does_not_fit_is_refused_before_anything_changes(
 
 
 @pytest.mark.parametrize(
-    "broker",
-    [ELSEWHERE, [ELSEWHERE, "kafka://127.0.0.1:1"]],
-    ids=["one", "the first of two"],
+    "broker", [ELSEWHERE, [ELSEWHERE, "kafka://127.0.0.1:1"]], ids=["one", "the first of two"]
 )
 def test_an_app_of_a_different_driver_stays_as_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, broker: Any

@@ -67,12 +67,7 @@ def test_each_group_is_planned_with_the_claims_on_its_first_claimed_topic(
     nothing: set[int] = set()
     tables = {LOG, "orders"}
     assert calls == [
-        (
-            (RATES,),
-            {"c": (nothing, {1}, {RATES}), "b": ({0}, {1}, {RATES})},
-            2,
-            2,
-        ),
+        ((RATES,), {"c": (nothing, {1}, {RATES}), "b": ({0}, {1}, {RATES})}, 2, 2),
         (
             ("clicks",),
             {"b": ({1}, nothing, {"clicks"}), "d": ({0, 2, 3}, nothing, {"clicks"})},
@@ -81,11 +76,7 @@ def test_each_group_is_planned_with_the_claims_on_its_first_claimed_topic(
         ),
         (
             (LOG, "orders"),
-            {
-                "c": ({3}, {1, 2}, tables),
-                "a": ({1, 3}, {0}, tables),
-                "b": ({2}, nothing, tables),
-            },
+            {"c": ({3}, {1, 2}, tables), "a": ({1, 3}, {0}, tables), "b": ({2}, nothing, tables)},
             4,
             2,
         ),

@@ -13,11 +13,7 @@ from faust_assigner.broker.storage.entries import BATCHES, CLEAN
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unexplained_holes
 from faust_assigner.broker.storage.reads import plan_read, present_batches
-from faust_assigner.broker.storage.records import (
-    LOG_APPEND_TIME,
-    parse_batch,
-    read_header,
-)
+from faust_assigner.broker.storage.records import LOG_APPEND_TIME, parse_batch, read_header
 from faust_assigner.broker.storage.store import FORMAT, WITH_COMPACTION, MemoryStore, StoreFailed
 from tests.support.clients.raw_client import batch, keyed_record
 from tests.support.logs import find_time, load, newest_time, open_log

@@ -27,9 +27,7 @@ def end_transaction(log: PartitionLog, producer_id: int, *, commits: bool, epoch
     ending.stored()
 
 
-def test_aborted_records_go_at_once_and_their_marker_after_its_retention(
-    log: PartitionLog,
-) -> None:
+def test_aborted_records_go_at_once_and_their_marker_after_its_retention(log: PartitionLog) -> None:
     """The note of the aborted transaction is removed with the marker, on disk and in memory."""
     write(log, (b"a", b"1"))
     write(log, (b"a", b"2"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
@@ -183,9 +181,7 @@ def test_the_next_transaction_of_a_producer_begins_right_after_its_aborted_one(
     assert offsets(log) == [2, 6]
 
 
-def test_an_aborted_transaction_within_an_open_one_loses_all_its_records(
-    log: PartitionLog,
-) -> None:
+def test_an_aborted_transaction_within_an_open_one_loses_all_its_records(log: PartitionLog) -> None:
     """The last stable offset is before the aborted transaction until the outer one commits."""
     data = {"attributes": TRANSACTIONAL, "epoch": 0}
     write(log, (b"outer", b"1"), producer_id=2, sequence=0, **data)
@@ -199,9 +195,7 @@ def test_an_aborted_transaction_within_an_open_one_loses_all_its_records(
     assert offsets(log) == [0, 5]
 
 
-def test_only_a_batch_that_keeps_a_tombstone_gets_a_time_for_its_removal(
-    log: PartitionLog,
-) -> None:
+def test_only_a_batch_that_keeps_a_tombstone_gets_a_time_for_its_removal(log: PartitionLog) -> None:
     """A tombstone that a later record replaces leaves no time behind."""
     write(log, (b"a", None), (b"b", b"1"), (b"c", b"1"))
     write(log, (b"d", None), (b"c", b"2"), (b"e", b"2"))

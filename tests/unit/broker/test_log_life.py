@@ -16,10 +16,7 @@ from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.reads import plan_read, present_batches
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
-from faust_assigner.broker.storage.transactions import (
-    Aborted,
-    TransactionIndex,
-)
+from faust_assigner.broker.storage.transactions import Aborted, TransactionIndex
 from faust_assigner.coordinator.errors import Code
 from tests.support.clients.raw_client import batch, one_record
 from tests.support.logs import erase_log, load, open_log

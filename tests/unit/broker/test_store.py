@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.rate_limited_log import (
-    INTERVAL_S,
-    LINES_PER_INTERVAL,
-    RateLimitedLog,
-)
+from faust_assigner.broker.rate_limited_log import INTERVAL_S, LINES_PER_INTERVAL, RateLimitedLog
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import producers, write_audit
 from faust_assigner.broker.storage.log import PartitionLog
@@ -29,11 +25,7 @@ from faust_assigner.broker.storage.records import (
     has_codec,
     parse_batch,
 )
-from faust_assigner.broker.storage.recovery import (
-    StoreDamaged,
-    examine,
-    open_cluster,
-)
+from faust_assigner.broker.storage.recovery import StoreDamaged, examine, open_cluster
 from faust_assigner.broker.storage.rocks_store import RecentBatches, RocksStore
 from faust_assigner.broker.storage.store import MemoryStore, prefix_range
 from faust_assigner.broker.storage.write_audit import WriteAudit

@@ -121,11 +121,7 @@ def test_unusable_files_are_an_error_at_the_start(files: Files) -> None:
 
 @pytest.mark.parametrize(
     ("choice", "mode"),
-    [
-        ("none", ssl.CERT_NONE),
-        ("requested", ssl.CERT_OPTIONAL),
-        ("required", ssl.CERT_REQUIRED),
-    ],
+    [("none", ssl.CERT_NONE), ("requested", ssl.CERT_OPTIONAL), ("required", ssl.CERT_REQUIRED)],
 )
 def test_a_client_needs_a_certificate_as_the_setting_says(
     files: Files, choice: str, mode: ssl.VerifyMode

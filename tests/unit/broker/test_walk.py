@@ -257,10 +257,7 @@ def test_opaque_parts_of_an_answer_are_not_copied_and_written_once() -> None:
     parts = (b"first batch", b"second batch")
     values = {
         "responses": [
-            {
-                "topic": "t",
-                "partitions": [{"partition_index": 0, "records": answers.Chain(parts)}],
-            }
+            {"topic": "t", "partitions": [{"partition_index": 0, "records": answers.Chain(parts)}]}
         ]
     }
     pieces = answers.encode_pieces(1, 4, 7, values)
@@ -270,10 +267,7 @@ def test_opaque_parts_of_an_answer_are_not_copied_and_written_once() -> None:
     assert whole.count(b"first batchsecond batch") == 1
     joined = {
         "responses": [
-            {
-                "topic": "t",
-                "partitions": [{"partition_index": 0, "records": b"".join(parts)}],
-            }
+            {"topic": "t", "partitions": [{"partition_index": 0, "records": b"".join(parts)}]}
         ]
     }
     assert b"".join(answers.encode_pieces(1, 4, 7, joined)) == whole

@@ -14,13 +14,7 @@ WIDE = (1e-6, 0.0004, 0.155, 0.5, 1.0, 3.0, 5.37, 7.41, 42.28, 1e4, 1e6)
 
 @pytest.mark.parametrize(
     "capacities",
-    [
-        (0.0004, 0.0004),
-        (1e-6, 1e6),
-        (42.28, 0.155, 7.41, 5.37),
-        (1e-6, 1e-6, 1.0),
-        WIDE,
-    ],
+    [(0.0004, 0.0004), (1e-6, 1e6), (42.28, 0.155, 7.41, 5.37), (1e-6, 1e-6, 1.0), WIDE],
     ids=str,
 )
 def test_any_capacities_give_a_plan_that_keeps_every_promise(capacities: tuple[float, ...]) -> None:

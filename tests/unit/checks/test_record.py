@@ -14,13 +14,7 @@ import pytest
 
 from faust_assigner import Member
 from faust_assigner.checks.invariants import carried, check
-from faust_assigner.checks.reading import (
-    Unit,
-    accepted_owners,
-    copies_of,
-    last_owners,
-    units_of,
-)
+from faust_assigner.checks.reading import Unit, accepted_owners, copies_of, last_owners, units_of
 from faust_assigner.checks.waiting import WarmupRule
 from faust_assigner.warmup import WarmupPolicy
 from tests.scenarios.test_plans_of_record import LIVES, LOGS, TOPICS, letters
@@ -114,10 +108,7 @@ def spoiled(one: Said) -> Iterator[tuple[str, Said]]:
     first, *_, last = sorted(one.owned)
     yield "as planned", one
     yield "without targets", replace(one, target=None, wanted=None)
-    yield (
-        "a task elsewhere",
-        replace(one, owned=given(one.owned, first, last, list(TOPICS), 1)),
-    )
+    yield ("a task elsewhere", replace(one, owned=given(one.owned, first, last, list(TOPICS), 1)))
     yield (
         "a changelog apart",
         replace(one, owned=given(one.owned, last, first, ["users-log", "rates-log"], 1)),

@@ -40,11 +40,7 @@ def test_each_plan_is_made_for_the_members_after_the_plan_before_it(
     monkeypatch.setattr(invariants, "_count_off_target", lambda made: (made.left, 0))
     members = [Member(name, ["t"], generation=4) for name in "ab"]
     case = Case(members, {"t": 2}, frozenset(), 0, frozenset())
-    plans = [
-        plan(1, 3, a=[0], b=[1]),
-        plan(2, 1, a=[1], b=[0]),
-        plan(3, 1, a=[1], b=[0]),
-    ]
+    plans = [plan(1, 3, a=[0], b=[1]), plan(2, 1, a=[1], b=[0]), plan(3, 1, a=[1], b=[0])]
     seen: list[Any] = []
 
     def planner(given: Sequence[Member]) -> Any:
@@ -73,5 +69,5 @@ def test_a_complaint_is_listed_once_and_all_are_sorted(monkeypatch: pytest.Monke
     assert check(members, {"t": 1}, answer) == [first, second]
     planner: Any = object()
     assert check(members, {"t": 1}, answer, planner=planner) == [
-        *(first, second, Violation("A6", "x"), Violation("A8", "y")),
+        *(first, second, Violation("A6", "x"), Violation("A8", "y"))
     ]

@@ -158,11 +158,7 @@ UNSAFE = verdict(1, OK, UNKNOWN, FAILED, FAILED)
             ["no broker answers", UNSAFE, "no worker w9", verdict(2, UNKNOWN)],
             15.0,
             [False, False, False, True],
-            [
-                ("no broker answers", 15),
-                ("c2: t", 10),
-                ("no worker w9", 5),
-            ],
+            [("no broker answers", 15), ("c2: t", 10), ("no worker w9", 5)],
         ),
     ],
 )

@@ -96,10 +96,7 @@ def test_with_brokers_the_topics_and_the_running_group_of_the_app_are_checked(
     found = run("-A", "shop.app", "--bootstrap", "a:1", *workers, "--grace", "9", code=1)
     names = {"orders", "rates", "shop-totals-changelog"}
     where = Where(
-        connection=BROKER,
-        group_id="shop",
-        workers=("http://a", "http://b"),
-        patterns=("*.shop",),
+        connection=BROKER, group_id="shop", workers=("http://a", "http://b"), patterns=("*.shop",)
     )
     assert asked == [
         ("topics", BROKER, names),

@@ -32,10 +32,7 @@ pytestmark = pytest.mark.usefixtures("home")
         (["--worker", "http://b", "--worker", "http://a"], {"workers": ("http://b", "http://a")}),
         (["--web-port", "80"], {"web_port": 80}),
         (["--deadline", "1.5"], {"deadline_s": 1.5}),
-        (
-            ["--config", "client.properties"],
-            {"connection": {**BROKER, "request_timeout_ms": 700}},
-        ),
+        (["--config", "client.properties"], {"connection": {**BROKER, "request_timeout_ms": 700}}),
     ],
 )
 def test_each_option_of_a_look_reaches_it_alone(
@@ -93,8 +90,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace reports by their evidence, and texts by their options."""
     monkeypatch.setattr("faust_assigner.status.build.build", lambda evidence: evidence)
     monkeypatch.setattr(
-        "faust_assigner.status.render.render",
-        lambda report, **options: f"{report} {options}",
+        "faust_assigner.status.render.render", lambda report, **options: f"{report} {options}"
     )
     monkeypatch.setattr("faust_assigner.wire.documents.dumps", lambda report: f"json {report}")
 
@@ -171,11 +167,7 @@ class Live:
 
 @pytest.mark.parametrize(("height", "rows"), [(40, 14), (12, 3), (19, 3), (20, 4)])
 def test_a_watch_on_a_terminal_draws_every_look_or_the_reason_against_it(
-    looks: type[Looks],
-    built: None,
-    monkeypatch: pytest.MonkeyPatch,
-    height: int,
-    rows: int,
+    looks: type[Looks], built: None, monkeypatch: pytest.MonkeyPatch, height: int, rows: int
 ) -> None:
     """The screen's height limits the rows of each table, to at least three."""
     monkeypatch.setattr(Live, "drawn", [], raising=False)

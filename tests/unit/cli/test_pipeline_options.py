@@ -137,24 +137,13 @@ def test_a_history_on_spark_is_checked_before_its_session_which_ends_with_the_ru
     code = 2 if error else 0
     run("history", "--ledger", "l", "--out", "o", "--master", master, "--json", code=code)
     options = HistoryOptions(("l",), "o")
-    assert told == [
-        "check",
-        (options, started),
-        ("run", "s", "starting Spark"),
-        ("released", "s"),
-    ]
+    assert told == ["check", (options, started), ("run", "s", "starting Spark"), ("released", "s")]
 
 
 # -- weights
 
 WEIGHTS = weights_job.Request(
-    ("l",),
-    DAY,
-    "w",
-    limits=Limits(0.25, 4.0),
-    half_life_s=43_200.0,
-    max_drift=0.5,
-    decisions=10,
+    ("l",), DAY, "w", limits=Limits(0.25, 4.0), half_life_s=43_200.0, max_drift=0.5, decisions=10
 )
 
 

@@ -108,11 +108,7 @@ SNAPSHOT = SnapshotOptions(Cluster("a:1"), "t", "d", memory_bytes=256 << 20)
         (["--memory-mb", "2"], {"memory_bytes": 2 * 1024 * 1024}, "local[*]"),
         (["--key-codec", "json"], {"codecs": ("json", "auto")}, "local[*]"),
         (["--value-codec", "raw"], {"codecs": ("auto", "raw")}, "local[*]"),
-        (
-            ["--config", "client.properties"],
-            {"cluster": Cluster("a:1", KAFKA)},
-            "local[*]",
-        ),
+        (["--config", "client.properties"], {"cluster": Cluster("a:1", KAFKA)}, "local[*]"),
     ],
 )
 def test_each_option_of_a_snapshot_reaches_the_job_alone(

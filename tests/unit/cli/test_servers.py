@@ -26,9 +26,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Record the brokers instead of starting them."""
     found: list[Any] = []
     monkeypatch.setattr(
-        broker_serve,
-        "serve",
-        lambda *given, metrics_port: found.append([*given, metrics_port]),
+        broker_serve, "serve", lambda *given, metrics_port: found.append([*given, metrics_port])
     )
     return found
 
@@ -85,11 +83,7 @@ def test_an_address_that_is_taken_is_one_line(
     [
         (["--topic", "a=1", "--topic", "b=2"], "topic", (("a", 1), ("b", 2))),
         (["--topic", "a=1,b=2", "--topic", "c=3"], "topic", (("a", 1), ("b", 2), ("c", 3))),
-        (
-            ["--etcd", "http://a:1", "--etcd", "http://b:2"],
-            "etcd",
-            ("http://a:1", "http://b:2"),
-        ),
+        (["--etcd", "http://a:1", "--etcd", "http://b:2"], "etcd", ("http://a:1", "http://b:2")),
         (["--groups", "a", "--groups", "b"], "groups", ("a", "b")),
         (["--admins", "a,b"], "admins", ("a", "b")),
         (["--bind", "[::1]:7"], "bind", ("::1", 7)),

@@ -168,11 +168,7 @@ def test_the_environment_names_the_instance_and_the_token(
         ),
         (
             "assignments",
-            [
-                ["orders", 0, "a", 7, ""],
-                ["rates", 1, "b", 9, "absent"],
-                ["orders", 2, "b", 8, ""],
-            ],
+            [["orders", 0, "a", 7, ""], ["rates", 1, "b", 9, "absent"], ["orders", 2, "b", 8, ""]],
         ),
         (
             "handoffs",
@@ -263,11 +259,7 @@ def test_a_watch_prints_the_list_after_a_change_of_it_alone(
     ],
 )
 def test_a_drain_reports_whether_the_consumer_has_to_wait(
-    told: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    has_partitions: bool,
-    action: str,
-    words: str,
+    told: list[Any], monkeypatch: pytest.MonkeyPatch, has_partitions: bool, action: str, words: str
 ) -> None:
     """The answer comes from the service."""
     monkeypatch.setattr(Operator, "has_partitions", has_partitions)

@@ -242,10 +242,7 @@ def test_to_even_loads_out_no_member_gets_a_spare_of_a_topic_that_it_does_not_re
     heavy = Joined(member_id="heavy", topics=("audit", "orders"), data=UserData())
     light = Joined(member_id="light", topics=("orders",), data=UserData())
     active = {"heavy": {("audit", 9)}, "light": set[tuple[str, int]]()}
-    spare = {
-        "heavy": {("audit", 1), ("audit", 2), ("orders", 3)},
-        "light": set[tuple[str, int]](),
-    }
+    spare = {"heavy": {("audit", 1), ("audit", 2), ("orders", 3)}, "light": set[tuple[str, int]]()}
     _even_out_spares([heavy, light], active, spare)
     assert spare == {"heavy": {("audit", 1), ("audit", 2)}, "light": {("orders", 3)}}
 

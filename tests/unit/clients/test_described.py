@@ -395,10 +395,7 @@ def test_a_classic_group_is_described_with_every_field(
         members=members,
     )  # fmt: skip
     client = Client(
-        monkeypatch,
-        consumer=consumer(),
-        classic=SimpleNamespace(groups=[group]),
-        offsets=offsets(),
+        monkeypatch, consumer=consumer(), classic=SimpleNamespace(groups=[group]), offsets=offsets()
     )
     if not is_known:
         client.cluster.broker_metadata = lambda node: None

@@ -37,10 +37,7 @@ def test_a_faust_worker_owns_its_actives_alone(protocol: str, is_stock: bool) ->
     """Standbys are listed separately under either kind of leader."""
     write = WRITER.for_stock if is_stock else WRITER.for_ours
     view = seen(write({"orders": [0], "log": [0]}, {"log": [1, 2]}, "http://a"), protocol)
-    assert (names(view.owned), names(view.standbys)) == (
-        ["log-0", "orders-0"],
-        ["log-1", "log-2"],
-    )
+    assert (names(view.owned), names(view.standbys)) == (["log-0", "orders-0"], ["log-1", "log-2"])
 
 
 def test_a_worker_owns_of_a_global_table_what_it_was_given() -> None:
@@ -50,19 +47,13 @@ def test_a_worker_owns_of_a_global_table_what_it_was_given() -> None:
         {"orders": [0], **everything}, everything, "http://a", writes={"log": [1]}
     )
     view = seen(answer)
-    assert (names(view.owned), names(view.standbys)) == (
-        ["log-1", "orders-0"],
-        ["log-0", "log-2"],
-    )
+    assert (names(view.owned), names(view.standbys)) == (["log-1", "orders-0"], ["log-0", "log-2"])
 
 
 def test_a_stock_leaders_active_partition_is_owned_even_if_it_is_a_standby_too() -> None:
     """A stock leader names no writers, so its list of active partitions decides alone."""
     view = seen(WRITER.for_stock({"orders": [0], "log": [0, 1]}, {"log": [1, 2]}, "http://a"))
-    assert (names(view.owned), names(view.standbys)) == (
-        ["log-0", "log-1", "orders-0"],
-        ["log-2"],
-    )
+    assert (names(view.owned), names(view.standbys)) == (["log-0", "log-1", "orders-0"], ["log-2"])
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,7 @@ LIST_GROUPS = 16
 
 @pytest.mark.parametrize(
     ("newest", "at_least", "known", "sent"),
-    [
-        (4, 0, (0, 5), 4),
-        (4, 0, (0, 3), 3),
-        (4, 0, (0, 0), 0),
-        (4, 3, (0, 3), 3),
-        (4, 4, (4, 9), 4),
-    ],
+    [(4, 0, (0, 5), 4), (4, 0, (0, 3), 3), (4, 0, (0, 0), 0), (4, 3, (0, 3), 3), (4, 4, (4, 9), 4)],
 )
 def test_the_highest_version_that_both_sides_know_is_sent(
     newest: int, at_least: int, known: tuple[int, int], sent: int

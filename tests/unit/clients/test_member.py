@@ -277,10 +277,7 @@ def test_a_place_lost_while_work_stops_is_known_to_its_end(
 @pytest.mark.parametrize("error", [OSError("no room"), asyncio.CancelledError()])
 @pytest.mark.parametrize("where", ["on_assigned", "on_revoked", "on_failed"])
 def test_a_member_whose_work_raises_leaves_and_says_so(
-    coordinator: Coordinator,
-    caplog: pytest.LogCaptureFixture,
-    where: str,
-    error: BaseException,
+    coordinator: Coordinator, caplog: pytest.LogCaptureFixture, where: str, error: BaseException
 ) -> None:
     """The share ends, the member leaves immediately, and the log has the reason."""
     work = Diary()

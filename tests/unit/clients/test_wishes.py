@@ -146,11 +146,7 @@ def test_if_the_heaviest_member_has_no_movable_spare_the_next_heaviest_gives_its
     After two moves from the third member, that member has room for the heaviest member's spare.
     """
     members = [holder("a", ("t",)), holder("b", ("t", "u")), holder("c", ("t", "u"))]
-    active = {
-        "a": set[tuple[str, int]](),
-        "b": {("t", n) for n in range(4)},
-        "c": {("t", 4)},
-    }
+    active = {"a": set[tuple[str, int]](), "b": {("t", n) for n in range(4)}, "c": {("t", 4)}}
     spare = {"a": set[tuple[str, int]](), "b": {("u", 0)}, "c": {("t", 0), ("t", 1), ("u", 1)}}
     _even_out_spares(members, active, spare)
     assert spare == {"a": {("t", 0), ("t", 1)}, "b": set(), "c": {("u", 0), ("u", 1)}}

@@ -14,13 +14,7 @@ from faust_assigner.coordinator.consumer.core import RETRY_MS
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CatalogueChanged, TargetComputed
-from faust_assigner.coordinator.records import (
-    Key,
-    Kind,
-    MemberMetadata,
-    Pattern,
-    TargetAssignment,
-)
+from faust_assigner.coordinator.records import Key, Kind, MemberMetadata, Pattern, TargetAssignment
 from faust_assigner.coordinator.settings import ConsumerLimits
 from tests.support.coordination.consumer_bench import Bench, catalogue, topic_id
 

@@ -8,11 +8,7 @@ from faust_assigner.coordinator.consumer.reconcile import Aim, next_step
 from faust_assigner.coordinator.records import CurrentAssignment, MemberState
 
 A, B = b"a" * 16, b"b" * 16
-STABLE, UNREVOKED, UNRELEASED = (
-    MemberState.STABLE,
-    MemberState.UNREVOKED,
-    MemberState.UNRELEASED,
-)
+STABLE, UNREVOKED, UNRELEASED = (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
 
 
 def aim(epoch: int, target: dict[bytes, tuple[int, ...]], **more: Any) -> Aim:

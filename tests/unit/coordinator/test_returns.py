@@ -127,10 +127,7 @@ def test_the_last_member_of_the_new_protocol_makes_the_group_classic(
     [
         ({"m": place(0, is_classic=True), "old": place(2, is_classic=True, instance="i")}, {}),
         ({"m": place(0, is_classic=True), "n": place(1, is_classic=False), "old": OLD}, {}),
-        (
-            {"m": place(0, is_classic=True), "old": OLD},
-            {"policy": MigrationPolicy.UPGRADE},
-        ),
+        ({"m": place(0, is_classic=True), "old": OLD}, {"policy": MigrationPolicy.UPGRADE}),
         ({"m": place(0, is_classic=True), "old": OLD}, {"max_size": 1}),
     ],
 )

@@ -192,8 +192,7 @@ def ended(**more: Any) -> Transaction:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "previous", "error"),
-    [(0, 7, Code.NONE), (1, 99, Code.INVALID_PRODUCER_ID_MAPPING)],
+    ("epoch", "previous", "error"), [(0, 7, Code.NONE), (1, 99, Code.INVALID_PRODUCER_ID_MAPPING)]
 )
 def test_the_last_end_of_an_exhausted_id_is_repeated_while_its_successor_has_done_nothing(
     epoch: int, previous: int, error: Code

@@ -93,11 +93,7 @@ def restored(
     ],
 )
 def test_a_classic_member_joins_again_as_soon_as_its_partitions_can_change(
-    epoch: int,
-    state: MemberState,
-    assigned: dict[int, int],
-    target: tuple[int, ...],
-    error: Code,
+    epoch: int, state: MemberState, assigned: dict[int, int], target: tuple[int, ...], error: Code
 ) -> None:
     """Partition 3 is held by the second member, partition 2 is free; the join has a deadline."""
     revoking = {A: {1: 4}} if state is UNREVOKED else {}

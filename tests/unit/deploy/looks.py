@@ -51,11 +51,7 @@ def evidence(made: MadeGroup, *, lags: Mapping[str, int] | None = None, **more: 
         )
         for t in sorted(made.changelogs)
     )
-    base: dict[str, Any] = {
-        "settings": SETTINGS,
-        "tables": tables,
-        "disk_free_bytes": 10**9,
-    }
+    base: dict[str, Any] = {"settings": SETTINGS, "tables": tables, "disk_free_bytes": 10**9}
     return made.evidence(
         heard={
             made.claims[name].url: Heard(

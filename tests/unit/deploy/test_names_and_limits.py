@@ -178,11 +178,7 @@ def test_zero_bytes_and_a_pause_of_zero_are_shown() -> None:
     )
     lines = shown(report(steps=steps))
     rows = [line for line in lines if line.split()[:1] in (["one"], ["two"], ["three"])]
-    assert rows == [
-        "one 0 0 0 0 3, 0 B 0.0 s",
-        "two 0 0 0 0 0 not known",
-        "three 1 0 0 0 2 2.5 s",
-    ]
+    assert rows == ["one 0 0 0 0 3, 0 B 0.0 s", "two 0 0 0 0 0 not known", "three 1 0 0 0 2 2.5 s"]
 
 
 def test_only_an_unsafe_report_has_advice() -> None:

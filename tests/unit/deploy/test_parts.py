@@ -222,12 +222,7 @@ def test_a_smaller_group_keeps_the_members_with_the_lowest_numbers() -> None:
         "shop-10.shop.default.svc.zone1",
         "shop-11.shop.default.svc.zone1",
     }
-    assert sorted(["b", "shop-10", "shop-9", "a"], key=natural) == [
-        "a",
-        "b",
-        "shop-9",
-        "shop-10",
-    ]
+    assert sorted(["b", "shop-10", "shop-9", "a"], key=natural) == ["a", "b", "shop-9", "shop-10"]
 
 
 def test_all_named_workers_stop_together() -> None:

@@ -267,10 +267,7 @@ def test_a_look_gives_counts_in_any_order_of_the_ends_and_the_latest_generation(
 def test_a_partition_without_an_end_offset_counts_as_a_partition_of_its_topic() -> None:
     """The highest number decides; the count of end offsets is lower if one is missing."""
     seen = evidence(at_rest())
-    seen = replace(
-        seen,
-        ends={("orders", 5): 70, ("orders", 2): 10, (LOG, 0): 40, ("new", 0): 0},
-    )
+    seen = replace(seen, ends={("orders", 5): 70, ("orders", 2): 10, (LOG, 0): 40, ("new", 0): 0})
     fleet = _read_fleet(seen, views_of(seen), build(seen))
     assert fleet.partitions == {"orders": 6, LOG: 1, "new": 1}
 

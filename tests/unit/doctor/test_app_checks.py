@@ -81,12 +81,7 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
         {"tables": (TOTALS,)},
     ),
     ("misspelled", {"wrong_settings": ("X: did you mean Y?",)}, "FA006 error", {}),
-    (
-        "late heartbeat",
-        {"heartbeat_s": 60.0},
-        "FA007 error",
-        {"heartbeat_s": 20.0},
-    ),
+    ("late heartbeat", {"heartbeat_s": 60.0}, "FA007 error", {"heartbeat_s": 20.0}),
     ("rare heartbeat", {"heartbeat_s": 21.0}, "FA007 warning", {"heartbeat_s": 19.0}),
     (
         "short session",
@@ -99,12 +94,7 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("another version", {"misfits": ("aiokafka 0.9",)}, "FA013 error", {}),
     ("cooperative off", {"is_cooperative": False}, "FA014 warning", {"is_cooperative": True}),
     ("repairs off", {"has_repairs": False}, "FA014 warning", {"has_repairs": True}),
-    (
-        "full disk",
-        {"disk_free_bytes": GIB - 1},
-        "FA016 error",
-        {"disk_free_bytes": GIB},
-    ),
+    ("full disk", {"disk_free_bytes": GIB - 1}, "FA016 error", {"disk_free_bytes": GIB}),
     ("no ledger", {"ledger": None}, "FA017 note", {"ledger": "/x"}),
     ("no disk", {"ledger": None}, "FA017 note", {"ledger": "topic:shop-ledger"}),
 ]

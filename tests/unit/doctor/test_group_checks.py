@@ -10,11 +10,7 @@ import pytest
 
 from faust_assigner.doctor.codes import CODES, GROUP, Finding
 from faust_assigner.doctor.facts import GroupFacts
-from faust_assigner.doctor.group_checks import (
-    check_group,
-    check_group_grace,
-    unchecked,
-)
+from faust_assigner.doctor.group_checks import check_group, check_group_grace, unchecked
 from faust_assigner.doctor.topics import TopicFacts
 from faust_assigner.status.described import decode_group
 from faust_assigner.status.evidence import Heard

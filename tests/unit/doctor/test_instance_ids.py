@@ -65,7 +65,7 @@ def test_each_id_of_several_processes_is_named_with_all_of_them_in_order() -> No
         w0={"host": "h1", "pid": 30}, w2={"host": "h1", "pid": 8},
     )  # fmt: skip
     assert of(replace(found, evidence=first)) == [
-        ("b", "error", "two processes have it: process 9 on h2, process 10 on h2"),
+        ("b", "error", "two processes have it: process 9 on h2, process 10 on h2")
     ]
     assert of(replace(found, evidence=first, later=later)) == [
         ("a", "error", "two processes have it: process 7 on h1, process 8 on h1"),

@@ -215,9 +215,7 @@ def test_a_rack_is_missing_only_from_our_own_workers() -> None:
     def of(name: str, rack: str | None, *, is_ours: bool = True, replicas: str = "2") -> Any:
         said = SimpleNamespace(rack_id=rack, is_ours=is_ours)
         return view(
-            name,
-            member=SimpleNamespace(said=said),
-            settings={"table_standby_replicas": replicas},
+            name, member=SimpleNamespace(said=said), settings={"table_standby_replicas": replicas}
         )
 
     views = [of("w0", "r0"), of("w1", "r1"), of("w2", None), of("w3", None, is_ours=False)]

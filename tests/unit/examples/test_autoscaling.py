@@ -91,10 +91,7 @@ def test_the_scaler_reads_its_metadata_and_has_the_same_bounds() -> None:
     """A size beyond Kubernetes' bounds would be recommended for ever and never come."""
     group = next(one.partition("=")[2] for one in CONTAINER["args"] if one.startswith("--group="))
     settings = read_metadata(TRIGGER["metadata"], group, {})
-    assert (settings.least, settings.most) == (
-        SCALED["minReplicaCount"],
-        SCALED["maxReplicaCount"],
-    )
+    assert (settings.least, settings.most) == (SCALED["minReplicaCount"], SCALED["maxReplicaCount"])
     assert TRIGGER["metricType"] == "AverageValue"
 
 

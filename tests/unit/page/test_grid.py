@@ -38,10 +38,7 @@ def test_topics_that_travel_together_are_one_family() -> None:
 def test_a_topic_with_other_owners_is_another_family() -> None:
     """The family has a column for each partition number."""
     report = build(fleet(3, 4).evidence())
-    assert [f.topics for f in families_of(report)] == [
-        ("customers", "orders", LOG),
-        ("rates",),
-    ]
+    assert [f.topics for f in families_of(report)] == [("customers", "orders", LOG), ("rates",)]
 
 
 def test_offsets_of_a_topic_that_nobody_reads_any_more_are_no_tasks() -> None:

@@ -158,10 +158,7 @@ def test_rounds_before_the_page_was_opened_come_from_the_workers() -> None:
             "3 min 20 s ago",
             "w2 took over from w1, because its owner was gone and the new owner has the state",
         ),
-        (
-            "5 min ago",
-            "w1 took over, because its owner was gone and the new owner has the state",
-        ),
+        ("5 min ago", "w1 took over, because its owner was gone and the new owner has the state"),
     ]
     assert story.events[0].reason == "Round 2: members left."
 

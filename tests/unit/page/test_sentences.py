@@ -362,12 +362,7 @@ def test_a_lag_of_zero_is_known() -> None:
         (None, "", "b took over from a", "good"),
         (True, "", "b took over from a with a copy of the state", "good"),
         (False, "", "b took over from a without a copy of the state", "bad"),
-        (
-            False,
-            "moved",
-            "b took over from a, for the balance, without a copy of the state",
-            "bad",
-        ),
+        (False, "moved", "b took over from a, for the balance, without a copy of the state", "bad"),
         (True, "odd", "b took over from a with a copy of the state", "good"),
     ],
 )
@@ -376,13 +371,7 @@ def test_a_move_is_bad_only_if_state_was_left_behind(
 ) -> None:
     """A task without state loses none; an unknown rule is left out."""
     move = Move(
-        key="t/0",
-        at=10.0,
-        generation=4,
-        source="a",
-        target="b",
-        was_warm=was_warm,
-        rule=rule,
+        key="t/0", at=10.0, generation=4, source="a", target="b", was_warm=was_warm, rule=rule
     )
     (event,) = _move_events([move], [], 100.0)
     assert event == Event(when="1 min 30 s ago", what=words, reason="", level=level)
@@ -393,8 +382,7 @@ def test_a_move_is_bad_only_if_state_was_left_behind(
 
 
 @pytest.mark.parametrize(
-    ("members", "tasks", "height"),
-    [(3, 30, 44), (3, 100, 44), (20, 30, 32), (20, 100, 24)],
+    ("members", "tasks", "height"), [(3, 30, 44), (3, 100, 44), (20, 30, 32), (20, 100, 24)]
 )
 def test_a_row_is_as_high_as_its_cells_and_its_lines_of_text(
     members: int, tasks: int, height: int

@@ -181,11 +181,7 @@ def test_the_times_of_saved_looks_are_in_utc(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("silent", "note", "level"),
-    [
-        (0, "all answered", "good"),
-        (1, "1 does not answer", "bad"),
-        (2, "2 do not answer", "bad"),
-    ],
+    [(0, "all answered", "good"), (1, "1 does not answer", "bad"), (2, "2 do not answer", "bad")],
 )
 def test_silent_members_are_counted(silent: int, note: str, level: str) -> None:
     """One worker *does* not answer, several *do* not."""

@@ -178,14 +178,7 @@ def test_the_moves_of_a_task_are_not_those_of_a_longer_number() -> None:
     history = History()
     for number, key in enumerate(("o/10", "o/1", "p/1", "o/1")):
         history._note_move(
-            Move(
-                key=key,
-                at=AT + number,
-                generation=number,
-                source="a",
-                target="b",
-                was_warm=None,
-            )
+            Move(key=key, at=AT + number, generation=number, source="a", target="b", was_warm=None)
         )
     assert [(one.key, one.generation) for one in history.moves_of(["o/1", "q/1"])] == [
         ("o/1", 3),

@@ -80,8 +80,7 @@ def test_a_run_without_output_leaves_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "share"),
-    [("100%", 1.0), ("0%", 0.0), ("1", 1.0), ("0.25", 0.25), (" 12.5% ", 0.125)],
+    ("text", "share"), [("100%", 1.0), ("0%", 0.0), ("1", 1.0), ("0.25", 0.25), (" 12.5% ", 0.125)]
 )
 def test_a_share_is_a_part_of_one_or_of_a_hundred(text: str, share: float) -> None:
     """The largest share is the whole."""

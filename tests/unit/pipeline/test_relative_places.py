@@ -180,14 +180,7 @@ def test_only_ascii_digits_are_a_port() -> None:
     """Python would read the other digits as numbers, and Kafka's clients would not."""
     assert [
         _is_address(f"a:{port}") for port in ("12", "\uff11\uff12", "\u0663", "0", "65535", "65536")
-    ] == [
-        True,
-        False,
-        False,
-        False,
-        True,
-        False,
-    ]
+    ] == [True, False, False, False, True, False]
 
 
 def test_an_empty_password_in_quotes_is_a_password() -> None:

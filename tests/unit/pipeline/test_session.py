@@ -193,11 +193,7 @@ def test_commands_share_a_held_session_which_ends_after_a_failure_too(
         ({"spark.master": "yarn"}, 2),
         ({"spark.master": "yarn", "spark.executor.instances": "5"}, 5),
         (
-            {
-                "spark.master": "yarn",
-                "spark.executor.instances": "5",
-                "spark.executor.cores": "4",
-            },
+            {"spark.master": "yarn", "spark.executor.instances": "5", "spark.executor.cores": "4"},
             20,
         ),
         ({"spark.executor.cores": "4"}, 8),

@@ -20,12 +20,7 @@ from faust_assigner.scaler.recommender import NoRecommendation
 from faust_assigner.scaler.render import as_json, as_text
 from faust_assigner.scaler.servicer import ExternalScaler
 from faust_assigner.scaler.settings import KEYS, Settings, read_metadata, read_settings
-from faust_assigner.scaler.sizes import (
-    capacity,
-    is_within_tolerance,
-    most_tasks,
-    useful_sizes,
-)
+from faust_assigner.scaler.sizes import capacity, is_within_tolerance, most_tasks, useful_sizes
 from tests.unit.scaler.test_recommender import Shop
 
 FOUND = Recommendation(size=5, present=4, decision=GROW, reasons=("why",))

@@ -123,9 +123,7 @@ async def test_a_bug_of_ours_is_no_silent_hold() -> None:
         await shop.recommender().recommendation("a", Settings())
 
 
-async def test_each_changed_answer_is_one_line_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_each_changed_answer_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """A repeated answer is not logged; a failure has one line."""
     caplog.set_level(logging.INFO)
     shop = Shop()

@@ -215,11 +215,7 @@ async def test_with_tls_a_caller_needs_the_authority_and_a_certificate(
     authority = Authority(tmp_path, "ca")
     own, caller = authority.sign("scaler"), authority.sign("keda")
     listening = Listening(
-        host="127.0.0.1",
-        port=0,
-        cert=own.cert,
-        key=own.key,
-        client_ca=authority.ca,
+        host="127.0.0.1", port=0, cert=own.cert, key=own.key, client_ca=authority.ca
     )
     listening.check()
     server = ScalerServer(shop.recommender(), listening)

@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.scaler.settings import (
-    KEYS,
-    SETTINGS,
-    Settings,
-    read_metadata,
-    read_settings,
-)
+from faust_assigner.scaler.settings import KEYS, SETTINGS, Settings, read_metadata, read_settings
 from faust_assigner.settings.page import renewed
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/autoscaling.md"

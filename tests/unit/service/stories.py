@@ -13,11 +13,7 @@ from faust_assigner.service.records import Assigned, Consumer, TopicConfig
 from faust_assigner.service.serving.acks import Acks
 from faust_assigner.service.serving.answering import Answering
 from faust_assigner.service.serving.callers import Callers
-from faust_assigner.service.store.base import (
-    Event,
-    KeyValue,
-    Put,
-)
+from faust_assigner.service.store.base import Event, KeyValue, Put
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import View
 from faust_assigner.settings.service import ServiceSettings

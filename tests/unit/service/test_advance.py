@@ -130,9 +130,7 @@ def test_a_hand_off_at_its_end_makes_the_new_process_the_owner(
 
 
 @pytest.mark.parametrize("handoff", [WARMING, READY, RELEASING, RELEASED, UNRELEASED, EXPELLED])
-def test_the_new_owner_of_a_hand_off_gets_a_dead_owners_partition_at_once(
-    handoff: Handoff,
-) -> None:
+def test_the_new_owner_of_a_hand_off_gets_a_dead_owners_partition_at_once(handoff: Handoff) -> None:
     """The old owner's key must still be absent at the write, in case it returns."""
     view = seen(handoff, consumers=[NEW])
     is_expelled = handoff.unreleased is not None
@@ -250,10 +248,7 @@ def test_an_owner_that_does_not_release_is_expelled(
     after = replace(handoff, unreleased=reason, expelled=True)
     assert stepped(view, *late) == [
         Bundle(
-            (
-                unchanged(view.raw[ALL.handoff(AT)]),
-                unchanged(view.raw[ALL.consumer("old")]),
-            ),
+            (unchanged(view.raw[ALL.handoff(AT)]), unchanged(view.raw[ALL.consumer("old")])),
             (
                 Put(ALL.handoff(AT), codec.dump_handoff(after)),
                 Delete(ALL.consumer("old")),
@@ -316,10 +311,7 @@ def test_an_old_owner_that_stopped_half_way_is_expelled_although_the_new_owner_i
 
 @pytest.mark.parametrize(
     ("handoff", "consumers", "is_expelled"),
-    [
-        (RELEASING, (OLD, NEW), True),
-        (RELEASING, (replace(OLD, incarnation="o2"), NEW), False),
-    ],
+    [(RELEASING, (OLD, NEW), True), (RELEASING, (replace(OLD, incarnation="o2"), NEW), False)],
 )
 def test_a_late_owner_that_is_not_registered_is_not_expelled_again(
     handoff: Handoff, consumers: tuple[Consumer, ...], is_expelled: bool

@@ -403,8 +403,7 @@ def test_the_end_cancels_all_tasks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_s", "within_s"),
-    [(5.0, 5.0), (9.0, 8.0), (math.inf, 8.0), (0.0, 0.0), (-3.0, 0.0)],
+    ("left_s", "within_s"), [(5.0, 5.0), (9.0, 8.0), (math.inf, 8.0), (0.0, 0.0), (-3.0, 0.0)]
 )
 async def test_the_last_releases_have_the_time_of_the_session_and_of_a_leave(
     monkeypatch: pytest.MonkeyPatch, left_s: float, within_s: float

@@ -220,10 +220,7 @@ async def test_the_writes_of_a_process_are_read_from_its_output(
     async with subjects.process_of(["run", "--me"])("h:1", "c-1") as subject:
         for _ in range(9):
             await asyncio.sleep(0)
-        assert subject.work == [
-            Work(1.25, at(3), 7),
-            Work(0.5, type(at(0))("other", 2), 9),
-        ]
+        assert subject.work == [Work(1.25, at(3), 7), Work(0.5, type(at(0))("other", 2), 9)]
     [(words, stdout, is_group, env)] = made
     assert (words, stdout, is_group) == (("run", "--me"), asyncio.subprocess.PIPE, True)
     names = ("ASSIGNER_TARGET", "ASSIGNER_NAME", "ASSIGNER_TOPIC", "OF_THE_USER")
@@ -254,14 +251,7 @@ async def test_a_wrong_line_of_a_process_is_an_error_at_its_end(
     assert [one.when for one in subject.work] == [0.5, 0.75]
 
 
-@pytest.mark.parametrize(
-    "child",
-    [
-        {},
-        {"ends_by": signal.SIGKILL},
-        {"is_gone": True},
-    ],
-)
+@pytest.mark.parametrize("child", [{}, {"ends_by": signal.SIGKILL}, {"is_gone": True}])
 async def test_a_process_is_woken_asked_and_then_killed(
     monkeypatch: pytest.MonkeyPatch, child: dict[str, Any]
 ) -> None:

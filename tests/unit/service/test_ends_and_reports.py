@@ -177,8 +177,7 @@ async def test_a_process_without_an_incarnation_of_its_own_is_refused_when_it_is
 
 
 @pytest.mark.parametrize(
-    ("ttl_s", "every_s", "slept"),
-    [(9.0, 4.0, [4.0, 0.8, 0.8, 0.4]), (0.3, 0.1, [0.1, 0.05, 0.05])],
+    ("ttl_s", "every_s", "slept"), [(9.0, 4.0, [4.0, 0.8, 0.8, 0.4]), (0.3, 0.1, [0.1, 0.05, 0.05])]
 )
 async def test_a_lease_without_an_answer_is_tried_five_times_as_often_until_its_end(
     ttl_s: float, every_s: float, slept: list[float]

@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service.errors import (
-    Compacted,
-    LeaseLost,
-    StoreUnavailable,
-    TooManyOperations,
-)
+from faust_assigner.service.errors import Compacted, LeaseLost, StoreUnavailable, TooManyOperations
 from faust_assigner.service.store.base import (
     MAX_OPERATIONS,
     Batch,

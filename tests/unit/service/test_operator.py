@@ -24,11 +24,7 @@ from faust_assigner.service.server.groups import Groups
 from tests.support.assigning.instances import calls_ended
 
 PLACE = {"topic": "t", "partition": 3}
-CODES = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.UNKNOWN,
-)
+CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN)
 
 
 def failed(code: grpc.StatusCode) -> Exception:
@@ -110,12 +106,7 @@ def client(monkeypatch: pytest.MonkeyPatch, told: list[Any], *answers: Any) -> O
             "Move",
             pb.PinRequest(partition=PLACE, consumer_name="c", group="g"),
         ),
-        (
-            "set_topic",
-            ("t", 4),
-            "SetTopic",
-            pb.Topic(topic="t", partition_count=4, group="g"),
-        ),
+        ("set_topic", ("t", 4), "SetTopic", pb.Topic(topic="t", partition_count=4, group="g")),
         ("remove_topic", ("t",), "RemoveTopic", pb.RemoveTopicRequest(topic="t", group="g")),
     ],
 )

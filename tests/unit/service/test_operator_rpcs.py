@@ -15,14 +15,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Consumer, Pause, Pin, PlannedMove
 from faust_assigner.service.server import admin_servicer
 from faust_assigner.service.server.auth import Caller
-from tests.unit.service.rpcs import (
-    AT,
-    PLACE,
-    Aborted,
-    Context,
-    Node,
-    operators,
-)
+from tests.unit.service.rpcs import AT, PLACE, Aborted, Context, Node, operators
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,7 @@ class Client:
     ],
 )
 async def test_an_owner_that_comes_back_goes_on_where_it_committed(
-    commit: OffsetAndMetadata | None,
-    start: int,
+    commit: OffsetAndMetadata | None, start: int
 ) -> None:
     """The repeated grant still has the previous owner's end as its start offset."""
     consumer = Consumer(commit)

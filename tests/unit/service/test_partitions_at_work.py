@@ -350,11 +350,7 @@ def test_a_release_stops_flushes_and_commits_and_returns_the_next_offset() -> No
         await asyncio.sleep(0.5)
         s.acts.clear()
         assert await s.partitions.release(Release(T0, "b", 9)) == 41
-        assert s.acts == [
-            ("pause", tuple(T0)),
-            ("close", T0),
-            ("commit", tuple(T0), 41, "epoch=5"),
-        ]
+        assert s.acts == [("pause", tuple(T0)), ("close", T0), ("commit", tuple(T0), 41, "epoch=5")]
         s.acts.clear()
         assert await s.partitions.release(Release(T0, "b", 9)) is None
         assert await s.partitions.release(Release(T1, "b", 9)) == 3

@@ -22,13 +22,7 @@ from faust_assigner.service.store.base import Event, KeyValue, Listing, TxnResul
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import View
 from faust_assigner.settings.service import ServiceSettings
-from tests.support.assigning.consumers import (
-    PATIENCE_S,
-    Bench,
-    LoopClock,
-    eventually,
-    virtually,
-)
+from tests.support.assigning.consumers import PATIENCE_S, Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, store, view_of
 
 

@@ -307,11 +307,7 @@ def test_a_leaving_consumer_ends_when_it_has_nothing_more_or_waits_in_vain() -> 
 
 @pytest.mark.parametrize(
     ("owned", "consumers", "ends"),
-    [
-        ({T0: ("a", "a1")}, (A,), True),
-        ({T0: GONE}, (A,), False),
-        ({}, (), False),
-    ],
+    [({T0: ("a", "a1")}, (A,), True), ({T0: GONE}, (A,), False), ({}, (), False)],
 )
 def test_the_mark_of_an_outage_ends_when_no_consumer_is_missing(
     owned: Mapping[TopicPartition, tuple[str, str]], consumers: Sequence[Consumer], ends: bool

@@ -48,11 +48,7 @@ def test_a_registration_is_the_request_with_its_session_and_time_under_a_lease()
 
 @pytest.mark.parametrize(
     ("consumer", "named"),
-    [
-        (replace(A, incarnation=""), "~SESSION"),
-        (replace(B, incarnation=""), ""),
-        (B, "b1"),
-    ],
+    [(replace(A, incarnation=""), "~SESSION"), (replace(B, incarnation=""), ""), (B, "b1")],
 )
 def test_a_consumer_with_heartbeats_gets_an_incarnation_if_it_sends_none(
     consumer: Consumer, named: str

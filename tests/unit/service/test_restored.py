@@ -123,9 +123,7 @@ class Group:
 @pytest.mark.parametrize("upto", [-1000, 0, 1, 50])
 @pytest.mark.parametrize("raises", [True, False])
 def test_epochs_rise_over_a_restored_snapshot(
-    raises: bool,
-    upto: int,
-    monkeypatch: pytest.MonkeyPatch,
+    raises: bool, upto: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of revisions does not matter; the naive service grants epochs that sinks refuse."""
 

@@ -268,9 +268,7 @@ def test_a_heartbeats_answer_has_the_revision_of_its_instance() -> None:
                 servicer, context = ConsumerServicer(Groups({"": two}), NoAuthentication()), None
                 for session, is_known in ((told[0].assignment.session_id, True), ("no", False)):
                     request = pb.HeartbeatRequest(
-                        consumer_name="a",
-                        session_id=session,
-                        incarnation="i-a" if is_known else "",
+                        consumer_name="a", session_id=session, incarnation="i-a" if is_known else ""
                     )
                     answer = await servicer.Heartbeat(request, context)
                     assert answer.known is is_known

@@ -17,17 +17,7 @@ from faust_assigner.service.server import limits
 from faust_assigner.service.server.auth import Caller
 from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.serving.routes import Route, RouteUpdate
-from tests.unit.service.rpcs import (
-    AT,
-    OF,
-    PLACE,
-    WHO,
-    Aborted,
-    Context,
-    Node,
-    consumers,
-    operators,
-)
+from tests.unit.service.rpcs import AT, OF, PLACE, WHO, Aborted, Context, Node, consumers, operators
 
 HANDOFF = {**WHO, "partition": PLACE, "handoff_id": 7}
 ANSWER = Answer("c", AT, 7, **OF)
@@ -70,9 +60,7 @@ ANSWER = Answer("c", AT, 7, **OF)
         (
             "ReportReplicas",
             pb.ReportReplicasRequest(
-                **WHO,
-                replicas=[PLACE],
-                replicas_by_topic=[{"topic": "u", "partitions": [2, 1]}],
+                **WHO, replicas=[PLACE], replicas_by_topic=[{"topic": "u", "partitions": [2, 1]}]
             ),
             ("holds", ("c", {"t": (3,), "u": (1, 2)}), OF),
         ),

@@ -284,10 +284,7 @@ ROUTED = {"partition": PLACE, "owner": "a", "epoch": 8, "endpoint": "e"}
         (RouteUpdate(5, (ROUTE,), more=True), [{"routes": [ROUTED], "more": True}]),
         (
             RouteUpdate(5, (ROUTE,), (NEXT,), full=True),
-            [
-                {"snapshot": True, "routes": [ROUTED], "more": True},
-                {"unowned": [PLACE_2]},
-            ],
+            [{"snapshot": True, "routes": [ROUTED], "more": True}, {"unowned": [PLACE_2]}],
         ),
     ],
 )

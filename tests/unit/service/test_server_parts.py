@@ -372,8 +372,7 @@ async def test_etcds_options_reach_its_store_which_is_closed_at_the_end(
 
 
 @pytest.mark.parametrize(
-    ("version", "level"),
-    [("3.5.12", "WARNING"), ("3.5.13", None), (StoreError("silent"), "INFO")],
+    ("version", "level"), [("3.5.12", "WARNING"), ("3.5.13", None), (StoreError("silent"), "INFO")]
 )
 async def test_an_etcd_that_may_end_leases_is_warned_of(
     caplog: pytest.LogCaptureFixture, version: Any, level: str | None

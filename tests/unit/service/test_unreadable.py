@@ -58,8 +58,7 @@ def test_a_consumer_registers_over_what_nobody_can_read(garbage: bytes) -> None:
     ],
 )
 def test_an_answer_to_what_nobody_can_read_is_refused(
-    answer: Callable[[AssignerNode], Any],
-    garbage: bytes,
+    answer: Callable[[AssignerNode], Any], garbage: bytes
 ) -> None:
     """An unreadable hand-off or owner counts as missing."""
 
@@ -134,8 +133,7 @@ def values(entries: Mapping[Any, Entry[T]]) -> list[T]:
     ],
 )
 def test_what_does_not_fit_on_the_wire_stops_neither_streams_nor_screens(
-    key: str,
-    document: dict[str, Any],
+    key: str, document: dict[str, Any]
 ) -> None:
     """The value is ignored, or sent as far as possible."""
     owner = Assigned(AT, "a", offset=1)

@@ -34,10 +34,7 @@ def _changes(chance: random.Random, count: int) -> Iterable[Event]:
         key, value = chance.choice(
             (
                 (ALL.assignment(at), codec.dump_assigned(Assigned(at, chance.choice(NAMES)))),
-                (
-                    ALL.handoff(at),
-                    codec.dump_handoff(Handoff(at, old, new, Phase.WARMING, 1.0)),
-                ),
+                (ALL.handoff(at), codec.dump_handoff(Handoff(at, old, new, Phase.WARMING, 1.0))),
             )
         )
         value = chance.choice((value, value, b"?"))

@@ -55,10 +55,7 @@ CASES: list[tuple[Kind[Any], dict[Any, Any]]] = [
         {"1": True, "YES": True, " on ": True, "true": True, True: True}
         | {"0": False, "No": False, "off": False, "false": False, "2": REFUSED, "": REFUSED},
     ),
-    (
-        LABEL,
-        {"a" * 255: "a" * 255, "a" * 256: REFUSED, "a b": REFUSED, "a\n": REFUSED, 5: REFUSED},
-    ),
+    (LABEL, {"a" * 255: "a" * 255, "a" * 256: REFUSED, "a b": REFUSED, "a\n": REFUSED, 5: REFUSED}),
     (
         PLACES,
         {

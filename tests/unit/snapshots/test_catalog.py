@@ -123,8 +123,7 @@ def test_a_rerun_after_a_kill_completes_the_same_snapshot(catalog: Catalog, tmp_
 
 
 def test_the_newest_snapshot_comes_first_even_after_a_topic_was_recreated(
-    catalog: Catalog,
-    tmp_path: Path,
+    catalog: Catalog, tmp_path: Path
 ) -> None:
     """The time decides, not the offset."""
     publish(catalog, tmp_path, next_offset=100, created_ms=NOW_MS)
@@ -168,11 +167,7 @@ def test_a_missing_file_is_refused_by_fetch_and_named_by_verify(
     ],
 )
 def test_verify_compares_every_promise(
-    catalog: Catalog,
-    tmp_path: Path,
-    field: str,
-    value: object,
-    said: str,
+    catalog: Catalog, tmp_path: Path, field: str, value: object, said: str
 ) -> None:
     """The manifest was edited, or its files are listed in another order."""
     manifest = publish(catalog, tmp_path)

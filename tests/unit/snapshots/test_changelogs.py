@@ -259,13 +259,7 @@ def test_partitions_are_read_to_their_own_ends(monkeypatch: pytest.MonkeyPatch) 
     )
     spans = {("a", 0): Extent(2, 6), A1: Extent(0, 3), B0: Extent(5, 5)}
     found, reached = fed(monkeypatch, reader, spans, isolation_level="read_uncommitted")
-    assert found == [
-        (A0, [2, 3], 4),
-        (A1, [0], 1),
-        (A0, [4, 5], 6),
-        (A1, [], 2),
-        (A1, [2], 3),
-    ]
+    assert found == [(A0, [2, 3], 4), (A1, [0], 1), (A0, [4, 5], 6), (A1, [], 2), (A1, [2], 3)]
     assert reached == {A0: 6, A1: 3, B0: 5}
     assert reader.calls == [
         "read_uncommitted",

@@ -168,12 +168,7 @@ def test_a_file_of_another_layout_stays_as_it_is(tmp_path: Path, part: str) -> N
 
 @pytest.mark.parametrize(
     ("data", "value", "after"),
-    [
-        (b"\x00", 0, 1),
-        (b"\x7f", 127, 1),
-        (b"\x80\x01", 128, 2),
-        (b"\xff\xff\x03rest", 65_535, 3),
-    ],
+    [(b"\x00", 0, 1), (b"\x7f", 127, 1), (b"\x80\x01", 128, 2), (b"\xff\xff\x03rest", 65_535, 3)],
 )
 def test_a_number_is_read_seven_bits_at_a_time(data: bytes, value: int, after: int) -> None:
     """The least significant bits come first."""
@@ -279,15 +274,11 @@ def test_each_column_is_decided_by_its_own_first_rows(tmp_path: Path) -> None:
     """More than half of a column's first rows must be invalid JSON; later rows do not matter."""
     bad, good = b"{", b"1"
     one = compacted(
-        tmp_path / "1",
-        ([b"1", b"2", b"3", b"4"], [bad, bad, bad, good]),
-        codecs=(AUTO, AUTO),
+        tmp_path / "1", ([b"1", b"2", b"3", b"4"], [bad, bad, bad, good]), codecs=(AUTO, AUTO)
     )
     assert (one.keys, one.key_types, one.value_types) == (4, {"int"}, None)
     two = compacted(
-        tmp_path / "2",
-        ([b"1", b"2", b"3", b"4"], [bad, bad, good, good]),
-        codecs=(AUTO, AUTO),
+        tmp_path / "2", ([b"1", b"2", b"3", b"4"], [bad, bad, good, good]), codecs=(AUTO, AUTO)
     )
     assert (two.keys, two.unreadable, two.value_types) == (2, 2, {"int"})
 

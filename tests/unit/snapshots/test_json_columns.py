@@ -103,10 +103,7 @@ def test_a_column_without_a_payload_counts_as_unchecked() -> None:
     assert JsonColumns((JSON, JSON)).types_of("key") == frozenset()
 
 
-@pytest.mark.parametrize(
-    "payloads",
-    [[b"[1", b"2],3,4"], [b"1,2", b"[3", b"4]"], [b"1", b"2,3"]],
-)
+@pytest.mark.parametrize("payloads", [[b"[1", b"2],3,4"], [b"1,2", b"[3", b"4]"], [b"1", b"2,3"]])
 def test_pieces_that_are_json_only_together_are_not_json(payloads: list[bytes]) -> None:
     """As many values as payloads prove nothing: each must lie between two fences."""
     assert parse_json(payloads) is None

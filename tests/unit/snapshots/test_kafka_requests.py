@@ -247,9 +247,7 @@ def test_extents_are_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     assert levels == ["read_committed", "read_uncommitted"]
 
 
-def test_an_administrator_gets_the_settings_that_it_takes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_administrator_gets_the_settings_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The admin client would refuse a consumer's other settings."""
     made: list[Any] = []
 
@@ -341,10 +339,7 @@ class Reader:
 def test_each_partition_is_read_to_its_own_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty partition is not read; a finished partition is paused while the others continue."""
     reader = Reader(
-        monkeypatch,
-        {A: ([3, 4], 5), B: ([], 0)},
-        {A: ([5, 6, 7], 8), B: ([0], 1)},
-        {B: ([], 9)},
+        monkeypatch, {A: ([3, 4], 5), B: ([], 0)}, {A: ([5, 6, 7], 8), B: ([0], 1)}, {B: ([], 9)}
     )
     spans = {A: Extent(3, 7), B: Extent(0, 2), C: Extent(5, 5)}
     assert reader.read(spans, isolation_level="read_uncommitted") == {A: 7, B: 2, C: 5}

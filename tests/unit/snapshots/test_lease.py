@@ -41,10 +41,7 @@ def test_a_lease_is_seen_until_its_run_is_over(url: str, tmp_path: Path) -> None
 def test_of_two_leases_the_later_one_counts(tmp_path: Path) -> None:
     """A killed run's lease has ended; the later run's lease has not."""
     storage = LocalStorage(tmp_path)
-    with (
-        Lease(storage, "t", lambda: NOW_MS - HOUR_MS),
-        Lease(storage, "t", lambda: NOW_MS),
-    ):
+    with Lease(storage, "t", lambda: NOW_MS - HOUR_MS), Lease(storage, "t", lambda: NOW_MS):
         assert len(lease_paths(storage, "t")) == 2
         assert leased_until(storage, "t", NOW_MS) is not None
 

@@ -63,9 +63,7 @@ def test_the_shares_of_a_board_with_two_kinds_of_subscribers() -> None:
 def test_a_pair_with_more_copies_than_its_cap_may_keep_one_of_them() -> None:
     """The cap is two copies of an owner's tasks on a member; here the member has four."""
     given = problem(
-        [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2],
-        3,
-        standbys=[(0, 1), (1, 1), (2, 1), (3, 1), (4, 2)],
+        [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2], 3, standbys=[(0, 1), (1, 1), (2, 1), (3, 1), (4, 2)]
     )
     shares = fair_shares(given)
     assert shares.cap.tolist() == [[2, 2, 2]] * 3

@@ -108,8 +108,7 @@ def test_a_deal_with_racks_looks_at_the_pair_before_the_days_a_rack_dies() -> No
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_the_smallest_pair(
-    seed: int,
-    monkeypatch: pytest.MonkeyPatch,
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The common holder of all those tasks stays; the other seats follow the order of peers."""
     monkeypatch.setattr(refill, "_BULK", 1)

@@ -19,13 +19,7 @@ from faust_assigner.status.collect import Looks, Where, _topics
 from faust_assigner.status.evidence import Evidence, Heard
 from faust_assigner.status.members import listed
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, SILENT
-from faust_assigner.wire.worker_status import (
-    Peer,
-    Peers,
-    Rounds,
-    RoundTold,
-    WorkerStatus,
-)
+from faust_assigner.wire.worker_status import Peer, Peers, Rounds, RoundTold, WorkerStatus
 from tests.unit.status.test_looks import MOVING, group, member, net
 
 LEDGER = "FAUST_ASSIGNER_LEDGER"
@@ -77,9 +71,7 @@ async def test_the_brokers_have_two_seconds_at_least_and_twice_the_time_of_a_wor
         assert (ends, limits) == (({("t", 0): 10, ("u", 0): 10}, ()), [limit_s])
 
 
-async def test_the_rounds_of_all_workers_are_told_by_url(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_rounds_of_all_workers_are_told_by_url(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rounds of each worker are returned, within a worker's time limit."""
     told = [RoundTold(generation=n, at=float(n)) for n in range(1, 5)]
     asked: list[Any] = []
@@ -93,11 +85,7 @@ async def test_the_rounds_of_all_workers_are_told_by_url(
 
     monkeypatch.setattr(collect, "ask_rounds", ask_rounds)
     looks = Looks(Where(connection={}, group_id="shop", deadline_s=4.0), lambda: 0.0)
-    heard = {
-        "http://b": answered(),
-        "http://a": answered(),
-        "http://c": Heard(answer=SILENT),
-    }
+    heard = {"http://b": answered(), "http://a": answered(), "http://c": Heard(answer=SILENT)}
     assert await looks.rounds(evidence(heard)) == tuple(told)
     assert asked == [(["http://a", "http://b"], 4.0)]
 
@@ -168,9 +156,7 @@ async def test_all_peers_of_the_newest_round_are_queried_once(
     assert set(found.heard) == {"http://a:1", "http://b:1", "http://p:1", "http://q:1"}
 
 
-async def test_a_member_is_remembered_under_its_newest_url(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_member_is_remembered_under_its_newest_url(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that has just begun to rejoin has no member id and belongs to no member."""
     made = net(
         monkeypatch,
@@ -184,8 +170,7 @@ async def test_a_member_is_remembered_under_its_newest_url(
 
 
 @pytest.mark.parametrize(
-    ("coordinator", "is_asked"),
-    [("127.0.0.1:9092", True), ("k:9092", False), ("", True)],
+    ("coordinator", "is_asked"), [("127.0.0.1:9092", True), ("k:9092", False), ("", True)]
 )
 async def test_a_loopback_url_is_queried_if_the_coordinator_is_on_loopback_or_unknown(
     monkeypatch: pytest.MonkeyPatch, coordinator: str, is_asked: bool
@@ -201,8 +186,7 @@ def test_the_topics_of_a_look_are_all_topics_of_all_sources() -> None:
     """The sources are two offsets, two members, and two workers with two topics each."""
     found = Evidence(
         group=group(
-            member("m1", topics=frozenset({"a", "b"})),
-            member("m2", topics=frozenset({"c", "d"})),
+            member("m1", topics=frozenset({"a", "b"})), member("m2", topics=frozenset({"c", "d"}))
         ),
         heard={
             "http://x": answered(actives={"e": (0,), "f": (0,)}, standbys={"g": (0,), "h": (0,)}),
@@ -282,8 +266,7 @@ async def test_a_block_of_looks_resolves_many_hosts_at_once_and_closes_all_its_c
 
 
 @pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, ""), (1, "a"), (5, "a, b, c, d, e"), (6, "a, b, c, d, e and 1 more")],
+    ("count", "words"), [(0, ""), (1, "a"), (5, "a, b, c, d, e"), (6, "a, b, c, d, e and 1 more")]
 )
 def test_five_names_are_listed_in_order_and_the_rest_is_counted(count: int, words: str) -> None:
     """The names are sorted."""

@@ -37,8 +37,7 @@ class Client:
 
 
 @pytest.mark.parametrize(
-    ("broker", "coordinator"),
-    [(SimpleNamespace(host="h", port=9), "h:9"), (None, "")],
+    ("broker", "coordinator"), [(SimpleNamespace(host="h", port=9), "h:9"), (None, "")]
 )
 async def test_a_group_is_asked_of_its_coordinator_over_one_connection(
     monkeypatch: pytest.MonkeyPatch, broker: Any, coordinator: str

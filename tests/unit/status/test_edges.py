@@ -175,8 +175,7 @@ def test_a_reason_is_the_systems_own_words_if_there_are_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "raised"),
-    [((70, 5_000), [(74, 5_000)]), ((70, 72), [(72, 72)]), ((74, 5_000), [])],
+    ("limits", "raised"), [((70, 5_000), [(74, 5_000)]), ((70, 72), [(72, 72)]), ((74, 5_000), [])]
 )
 def test_as_many_files_as_needed_are_allowed_and_no_more(
     monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], raised: list[tuple[int, int]]

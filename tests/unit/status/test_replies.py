@@ -28,11 +28,7 @@ SILENCE = Heard(answer=SILENT, detail="http://w5:5 did not answer")
 
 def test_each_member_gets_its_own_answer_or_the_reason_against_it() -> None:
     """An answer belongs to the member whose id it has, at any URL, and only to an app of the same name."""
-    own, moved, rejoining = (
-        status("shop", "m1"),
-        status("shop", "m2"),
-        status("shop", ""),
-    )
+    own, moved, rejoining = (status("shop", "m1"), status("shop", "m2"), status("shop", ""))
     heard = {
         "http://w1:1": own,
         "http://other:2": moved,
@@ -71,10 +67,7 @@ def test_a_silent_worker_of_the_last_round_is_listed_with_its_host() -> None:
         )
     )
     told = [(one.name, one.member.member_id, one.member.address, one.url) for one in found]
-    assert told == [
-        ("w5", "m1", "", "http://w5:5"),
-        ("w6", "m2", "", "http://w6:6"),
-    ]
+    assert told == [("w5", "m1", "", "http://w5:5"), ("w6", "m2", "", "http://w6:6")]
     rivals = [member(name, address="") for name in ("m1", "m3", "m4")]
     found = views_of(
         Evidence(

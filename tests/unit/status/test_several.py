@@ -11,20 +11,10 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.status.build import build
-from faust_assigner.status.described import (
-    DescribedGroup,
-    DescribedMember,
-    decode_group,
-)
+from faust_assigner.status.described import DescribedGroup, DescribedMember, decode_group
 from faust_assigner.status.evidence import Evidence, Heard
 from faust_assigner.status.members import views_of
-from faust_assigner.status.report import (
-    ANSWERED,
-    NOT_ASKED,
-    SILENT,
-    UNREACHABLE,
-    WaitReport,
-)
+from faust_assigner.status.report import ANSWERED, NOT_ASKED, SILENT, UNREACHABLE, WaitReport
 from faust_assigner.status.saved import read_saved
 from faust_assigner.status.waiting import _largest_setting
 from faust_assigner.wire.documents import dumps
@@ -134,12 +124,7 @@ def test_every_wait_of_every_worker_is_listed_by_kind_then_by_worker_then_by_rea
             "catches up on log 3; log2 7 (1,005 records behind) to take over from y",
             None,
         ),
-        (
-            "hand-over",
-            "x",
-            "gets t 1,3; u 8 after their owners have revoked them",
-            None,
-        ),
+        ("hand-over", "x", "gets t 1,3; u 8 after their owners have revoked them", None),
         ("hand-over", "y", "gets t 5 after their owners have revoked them", None),
         ("leaving", "x", "stops, and hands its partitions over", None),
         ("step", "x", "A waits for b", 1.0),
@@ -157,12 +142,7 @@ def test_a_rebalance_in_which_all_rejoin_waits_for_the_rest() -> None:
 
 @pytest.mark.parametrize(
     ("values", "largest"),
-    [
-        (("x", "5", "30"), 30.0),
-        (("30", "", "7"), 30.0),
-        (("0", "2"), 2.0),
-        (("0", "x"), None),
-    ],
+    [(("x", "5", "30"), 30.0), (("30", "", "7"), 30.0), (("0", "2"), 2.0), (("0", "x"), None)],
 )
 def test_the_largest_limit_of_all_workers_counts(values: tuple[str, ...], largest: Any) -> None:
     """The position of the value does not matter."""
@@ -255,12 +235,7 @@ def test_a_later_line_of_another_group_is_refused(tmp_path: Path, other: str) ->
 def test_a_described_member_without_an_answer_has_nothing() -> None:
     """The member has no partitions, no copies and no URL."""
     found = DescribedMember(member_id="m", client_id="c", address="a")
-    assert (found.actives, found.copies, found.url, found.kind) == (
-        {},
-        {},
-        "",
-        "unknown",
-    )
+    assert (found.actives, found.copies, found.url, found.kind) == ({}, {}, "", "unknown")
 
 
 def test_a_member_is_at_the_url_that_answers_for_it_and_not_at_a_remembered_one() -> None:
@@ -281,11 +256,7 @@ def test_what_no_member_has_told_is_unknown_in_the_totals() -> None:
     """Without a decision the number of tasks off their target is unknown, not zero."""
     found = build(moving({"x": status(), "y": None}))
     assert (found.decision, found.totals.off_target) == (None, None)
-    assert (found.totals.members, found.totals.answered, found.totals.ready) == (
-        2,
-        1,
-        1,
-    )
+    assert (found.totals.members, found.totals.answered, found.totals.ready) == (2, 1, 1)
 
 
 def test_a_worker_that_cannot_be_reached_is_as_lost_as_a_silent_one() -> None:

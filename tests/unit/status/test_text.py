@@ -38,10 +38,7 @@ def member(name: str, **more: Any) -> MemberReport:
         ({"answer": UNREACHABLE, "not_live": ("a",)}, ("bad", UNREACHABLE)),
         ({"is_leaving": True, "not_live": ("a",)}, ("changing", "stops")),
         ({"not_live": ("a", "b"), "not_ready": ("c",)}, ("bad", "not live: a")),
-        (
-            {"not_ready": ("c", "d"), "restore_remaining_records": 5},
-            ("bad", "not ready: c"),
-        ),
+        ({"not_ready": ("c", "d"), "restore_remaining_records": 5}, ("bad", "not ready: c")),
         (
             {"restore_remaining_records": 5_000, "restore_remaining_s": 90.0},
             ("changing", "ready, restores 5,000 (1 min 30 s)"),
@@ -106,11 +103,7 @@ def test_a_short_screen_shows_the_worst_members_by_name_within_a_rank() -> None:
             "protocol cooperative, version 1, rack r",
             [],
         ),
-        (
-            ({"rack": "r"}, {"capacity": 2.0}),
-            "protocol cooperative",
-            ["rack", "capacity"],
-        ),
+        (({"rack": "r"}, {"capacity": 2.0}), "protocol cooperative", ["rack", "capacity"]),
         (({"kind": "eager"}, {"version": "2"}), "no rack", ["protocol", "version"]),
     ],
 )

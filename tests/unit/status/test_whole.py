@@ -153,11 +153,7 @@ def look() -> Evidence:
             members=(a, b, c, d),
         ),
         heard=heard,
-        committed={
-            **{("orders", n): 10 * n for n in range(4)},
-            ("clicks", 0): 500,
-            ("gone", 6): 3,
-        },
+        committed={**{("orders", n): 10 * n for n in range(4)}, ("clicks", 0): 500, ("gone", 6): 3},
         ends={
             **{("orders", n): 1_000 + n for n in range(6)},
             **{(TOTALS, n): 100 + n for n in range(5)},

@@ -65,12 +65,7 @@ def decision(**more: Any) -> Decision:
             "ready, restores 1,500 (1 min 1 s)",
             2,
         ),
-        (
-            {"not_ready": ("x", "y"), "restore_remaining_records": 5},
-            "bad",
-            "not ready: x",
-            1,
-        ),
+        ({"not_ready": ("x", "y"), "restore_remaining_records": 5}, "bad", "not ready: x", 1),
         ({"not_ready": ("x",), "not_live": ("z", "q")}, "bad", "not live: z", 1),
         ({"is_leaving": True, "not_live": ("z",)}, "changing", "stops", 1),
         ({"answer": "not asked", "is_leaving": True}, "unknown", "not asked", 3),

@@ -52,11 +52,7 @@ class Told:
         assert last is not None
         assert last.plan is not None
         rows = decision_rows(
-            last.inputs,
-            last.plan,
-            at=self.now,
-            config={},
-            session_timeout_s=self.session_timeout_s,
+            last.inputs, last.plan, at=self.now, config={}, session_timeout_s=self.session_timeout_s
         )
         self.ledgers.setdefault(leader, []).extend(encode(table, row) for table, row in rows)
         return self

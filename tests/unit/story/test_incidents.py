@@ -180,11 +180,7 @@ def test_a_leaders_memory_of_the_round_before_is_the_former_owner() -> None:
 
 def test_the_origin_of_a_later_move_is_the_incident_with_the_newcomer() -> None:
     """The warm-up of the join moved the partition a round later."""
-    rounds = (
-        decision(1, {0: "a"}, members="a"),
-        decision(2, {0: "a"}),
-        decision(3, {0: "b"}),
-    )
+    rounds = (decision(1, {0: "a"}, members="a"), decision(2, {0: "a"}), decision(3, {0: "b"}))
     found = incidents(story(*rounds))
     last = list(moves_of(P0, found))[-1]
     assert (last.incident, last.origin) == (found[2], found[1])

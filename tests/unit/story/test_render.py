@@ -59,12 +59,7 @@ def test_the_smallest_change_is_named_first_and_the_time_of_the_restore_in_the_h
         unknown=("z",),
     )
     assert found[0] == "t/0 moved; restored 1 min 30 s later (group shop)"
-    assert found[-4:] == [
-        "rule: it moves",
-        "avoided by: a: x",
-        "        or: b: y",
-        "not known: z",
-    ]
+    assert found[-4:] == ["rule: it moves", "avoided by: a: x", "        or: b: y", "not known: z"]
 
 
 def test_no_change_is_said_only_if_changes_were_tried() -> None:

@@ -230,10 +230,7 @@ def test_a_restarted_static_owner_has_not_moved_from_its_remembered_id() -> None
     remembered = decision(2, {0: "a"}, **static)
     names = {"a2": "A", "b": "B"}
     now = decision(4, {0: "a2"}, names=names, before=remembered, **static)
-    found = [
-        Incident(rounds=(old,), before=None),
-        Incident(rounds=(now,), before=remembered),
-    ]
+    found = [Incident(rounds=(old,), before=None), Incident(rounds=(now,), before=remembered)]
     assert [(one.was, one.to) for one in moves_of(P0, found)] == [(None, "b")]
 
 

@@ -49,13 +49,7 @@ def test_a_transaction_without_a_compare_is_found(compares: Sequence[Compare], f
 
 
 @pytest.mark.parametrize(
-    ("asked", "revision", "faults"),
-    [
-        (1.0, 3, 0),
-        (2.5, 0, 0),
-        (3.5, 0, 1),
-        (1.0, 5, 1),
-    ],
+    ("asked", "revision", "faults"), [(1.0, 3, 0), (2.5, 0, 0), (3.5, 0, 1), (1.0, 5, 1)]
 )
 def test_what_a_leader_does_after_its_term_is_found(
     asked: float, revision: int, faults: int

@@ -138,11 +138,7 @@ def test_workers_are_idle_after_five_looks_without_a_change(
         worker.steps, worker.alarms = steps, [Alarm(1.0, False, FAR)]
     monkeypatch.setattr(log, "ends", lambda broker, topic: [9, 4])
     looks: list[float] = []
-    monkeypatch.setattr(
-        turns,
-        "time",
-        SimpleNamespace(sleep=looks.append, monotonic=lambda: 0.0),
-    )
+    monkeypatch.setattr(turns, "time", SimpleNamespace(sleep=looks.append, monotonic=lambda: 0.0))
     before = fleet.clock.monotonic()
     turns.run_until_idle(fleet.workers, fleet.broker, fleet.clock)
     # Eight looks at the unread record, the first look at the rest, and five without a change.
@@ -157,9 +153,7 @@ def test_agents_that_never_end_fail_the_wait_with_its_reason(
     fleet, _ = made(tmp_path, "w1")
     clock = iter((0.0, 119.0, 121.0))
     monkeypatch.setattr(
-        turns,
-        "time",
-        SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock)),
+        turns, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock))
     )
     worker: Any = fleet.workers["w1"]
     worker.steps, worker.alarms = [Progress(1, 1, {})], [Alarm(1.0, False, FAR)]
@@ -203,10 +197,7 @@ def test_a_process_that_ended_by_itself_or_failed_to_start_is_an_error(tmp_path:
 
 
 def rested(
-    fleet: Fleet,
-    monkeypatch: pytest.MonkeyPatch,
-    states: list[Any],
-    wait: Callable[[], None],
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, states: list[Any], wait: Callable[[], None]
 ) -> int:
     """Return the number of looks until the fleet rests; a second passes at each look."""
     now = [0.0]

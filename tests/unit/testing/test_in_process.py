@@ -52,12 +52,7 @@ def test_each_life_waits_for_its_own_loop(tmp_path: Path, monkeypatch: pytest.Mo
     for number in range(2):
         made.start({"n": number})
     told = ("worker-w", True, False)
-    assert seen == [
-        (({"n": 0},), *told),
-        (None, 0, False),
-        (({"n": 1},), *told),
-        (None, 0, False),
-    ]
+    assert seen == [(({"n": 0},), *told), (None, 0, False), (({"n": 1},), *told), (None, 0, False)]
     monkeypatch.setattr(in_process, "PATIENCE_S", 0.0)
     monkeypatch.setattr(made._up, "set", lambda: None)
     with pytest.raises(AssertionError, match="waited 0 s for: the app of w to be imported"):

@@ -45,10 +45,7 @@ def test_a_client_trusts_the_certificate_in_either_format(
             "ssl.truststore.password": "store",
         }
         if is_jks
-        else {
-            "ssl.truststore.location": str(tmp_path / "server.pem"),
-            "ssl.truststore.type": "PEM",
-        }
+        else {"ssl.truststore.location": str(tmp_path / "server.pem"), "ssl.truststore.type": "PEM"}
     )
     expected = {
         "bootstrap.servers": "127.0.0.1:4002",

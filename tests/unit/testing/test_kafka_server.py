@@ -238,9 +238,7 @@ def test_a_server_that_ignores_its_signal_is_killed(java: Java, server: KafkaSer
     """The kill follows 30 seconds."""
     java.hangs = 1
     server.end(signal.SIGINT)
-    assert java.events == [
-        *(("signal", signal.SIGINT), ("wait", 30), "kill", ("wait", None)),
-    ]
+    assert java.events == [*(("signal", signal.SIGINT), ("wait", 30), "kill", ("wait", None))]
 
 
 @pytest.mark.parametrize(("jars", "used"), [(Path("/own"), "/own"), (None, "/cached")])

@@ -98,9 +98,7 @@ def test_records_are_read_by_time_partition_and_offset(broker: EmbeddedBroker) -
     assert log.ends(broker, "t") == wanted
 
 
-def test_a_record_with_a_key_is_written_to_the_given_partition_zero(
-    broker: EmbeddedBroker,
-) -> None:
+def test_a_record_with_a_key_is_written_to_the_given_partition_zero(broker: EmbeddedBroker) -> None:
     """The key decides only without a partition."""
     log.create(broker, "t", 3)
     keys = ["a", "b", "c", "d", "e"]

@@ -198,9 +198,7 @@ def test_an_app_starts_with_its_options_and_continues_its_log(
     )
     Apps(tmp_path).launch("c", "shop.app", {"KIT_X": "y"}, level="warn")
     [(command, more)] = started
-    assert command == [
-        *(sys.executable, "-m", "shop.app", "worker", "-l", "warn", "--without-web"),
-    ]
+    assert command == [*(sys.executable, "-m", "shop.app", "worker", "-l", "warn", "--without-web")]
     assert (more["cwd"], more["env"]["KIT_X"]) == (Path("/"), "y")
     assert more["stderr"] == subprocess.STDOUT
     assert (tmp_path / "c" / "log").exists()

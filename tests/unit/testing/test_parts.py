@@ -206,13 +206,7 @@ def test_a_lost_response_is_of_the_client_the_api_and_the_number_that_were_named
     faults.lose("a", 11, times=2)
     assert [
         faults.loses(*one) for one in (("b", 11), ("a", 12), ("a", 11), ("a", 11), ("a", 11))
-    ] == [
-        False,
-        False,
-        True,
-        True,
-        False,
-    ]
+    ] == [False, False, True, True, False]
     faults.lose("a")
     assert faults.loses("a", 3)
     assert not faults.loses("a", 3)

@@ -27,9 +27,7 @@ def test_an_app_starts_again_in_its_folder_and_appends_to_its_log(
     """The folders above it are made at the first start."""
     lives = iter((b"first\n", b"second\n"))
     monkeypatch.setattr(
-        processes.subprocess,
-        "Popen",
-        lambda command, **more: more["stdout"].write(next(lives)),
+        processes.subprocess, "Popen", lambda command, **more: more["stdout"].write(next(lives))
     )
     fleet = Apps(tmp_path / "deep" / "fleet")
     for _ in range(2):

@@ -53,7 +53,7 @@ def test_moves_are_listed_by_their_tasks() -> None:
     before = {(2, 0): "a", (1, 10): "a", (1, 2): "b", (0, 5): "c"}
     now = {(0, 5): "a", (1, 2): "c", (1, 10): "b", (2, 0): "a"}
     assert named(moves(before, now)) == [
-        *("task 0-5 from c to a", "task 1-2 from b to c", "task 1-10 from a to b"),
+        *("task 0-5 from c to a", "task 1-2 from b to c", "task 1-10 from a to b")
     ]
 
 
@@ -182,10 +182,7 @@ def test_an_app_is_loaded_and_configured_within_its_settings(
     monkeypatch.setattr(in_process, "report", report)
     with pytest.raises(ZeroDivisionError):
         made_.start({"x": "y"})
-    assert events == [
-        *({"x": "y"}, "shop.app", "finalize", "configured"),
-        ("report", app, True),
-    ]
+    assert events == [*({"x": "y"}, "shop.app", "finalize", "configured"), ("report", app, True)]
 
 
 def test_only_workers_that_run_in_this_process_are_turned(

@@ -221,9 +221,7 @@ def test_a_worker_starts_reports_works_and_stops(
     made.stop()
 
 
-def test_a_killed_worker_is_cut_off_before_it_stops(
-    life: tuple[InProcess, App, list[str]],
-) -> None:
+def test_a_killed_worker_is_cut_off_before_it_stops(life: tuple[InProcess, App, list[str]]) -> None:
     """The group gets no LeaveGroup."""
     made, app, cut = life
     made.start({})
@@ -236,9 +234,7 @@ def test_a_killed_worker_is_cut_off_before_it_stops(
     made.stop = stop  # type: ignore[method-assign]
 
 
-def test_a_frozen_worker_stands_until_it_is_thawed(
-    life: tuple[InProcess, App, list[str]],
-) -> None:
+def test_a_frozen_worker_stands_until_it_is_thawed(life: tuple[InProcess, App, list[str]]) -> None:
     """A frozen worker takes no work; a stop thaws the worker."""
     made, _, _ = life
     made.start({})

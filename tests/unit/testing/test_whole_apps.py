@@ -77,10 +77,7 @@ def test_a_copy_has_its_own_modules_of_the_app_and_shares_all_others(written: Pa
             "kit_void.app:one",
             "fleet('kit_void.app:one'): cannot import 'kit_void.app': No module named 'kit_void'",
         ),
-        (
-            "kit_broken.app",
-            "fleet('kit_broken.app'): cannot import 'kit_broken.app': no driver",
-        ),
+        ("kit_broken.app", "fleet('kit_broken.app'): cannot import 'kit_broken.app': no driver"),
         (
             "kit_specless",
             "fleet('kit_specless'): cannot import 'kit_specless': kit_specless.__spec__ is None",

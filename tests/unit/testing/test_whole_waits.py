@@ -162,7 +162,7 @@ def test_a_loss_is_of_the_client_with_just_this_name() -> None:
     faults = Faults()
     faults.lose("ab", 3)
     assert [faults.loses(name, 3) for name in ("abc", "a", "", "AB", "ab", "ab")] == [
-        *(False, False, False, False, True, False),
+        *(False, False, False, False, True, False)
     ]
 
 

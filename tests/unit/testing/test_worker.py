@@ -85,8 +85,7 @@ def test_a_worker_runs_its_app_with_the_settings_of_the_test(
 
 
 @pytest.mark.parametrize(
-    ("error", "text"),
-    [(ValueError("no such table"), "no such table"), (KeyError(), "KeyError()")],
+    ("error", "text"), [(ValueError("no such table"), "no such table"), (KeyError(), "KeyError()")]
 )
 def test_a_worker_that_cannot_start_writes_why_into_its_journal_and_fails(
     started: Started, tmp_path: Path, error: Exception, text: str

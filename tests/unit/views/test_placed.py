@@ -49,12 +49,7 @@ GROUPS = (
     ),
     Group(group_id=2, topics=("s",), partitions=2, members=ints(A, B, C)),
     Group(
-        group_id=7,
-        topics=("f",),
-        partitions=9,
-        members=ints(A, B),
-        changelogs=("f",),
-        follows=0,
+        group_id=7, topics=("f",), partitions=9, members=ints(A, B), changelogs=("f",), follows=0
     ),
 )
 #: The tasks 0 to 8 are the cases, 9 and 10 are stateless, 11 to 19 follow the tasks 0 to 8.

@@ -256,10 +256,7 @@ def test_a_document_has_every_column_of_every_row() -> None:
         "format_version": 1,
         "version": 43,
         "computed_at": "2026-11-21T12:00:00.000Z",
-        "sampled_at": {
-            "bank": "2026-11-21T10:00:00.000Z",
-            "shop": "2026-11-21T11:00:00.000Z",
-        },
+        "sampled_at": {"bank": "2026-11-21T10:00:00.000Z", "shop": "2026-11-21T11:00:00.000Z"},
         "partition_weight": [
             {
                 "group_id": "shop",
@@ -338,12 +335,7 @@ def test_the_version_of_weights_is_in_whole_milliseconds() -> None:
 
 @pytest.mark.parametrize(
     ("computed_s", "sampled_s", "code"),
-    [
-        (0, 7_200, None),
-        (7_200, 0, "future"),
-        (7_200, 7_200, "future"),
-        (3_600, -3_600, None),
-    ],
+    [(0, 7_200, None), (7_200, 0, "future"), (7_200, 7_200, "future"), (3_600, -3_600, None)],
 )
 def test_only_the_time_of_the_computation_may_be_in_the_future(
     computed_s: float, sampled_s: float, code: str | None

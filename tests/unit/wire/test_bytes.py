@@ -11,12 +11,7 @@ import pytest
 
 from faust_assigner.wire.answer import AnswerWriter, Stitch, actives_to_claim, decode_answer
 from faust_assigner.wire.directory import Directory, decode_directory, encode_directory
-from faust_assigner.wire.join import (
-    JoinData,
-    decode_join,
-    encode_join,
-    url_of,
-)
+from faust_assigner.wire.join import JoinData, decode_join, encode_join, url_of
 from faust_assigner.wire.outcome import Outcome, decode_outcome, encode_outcome
 from faust_assigner.wire.runs import Reader, Runs
 from faust_assigner.wire.stock import split_value
@@ -247,10 +242,9 @@ def test_an_answer_without_facts_has_its_generation_and_flags_alone() -> None:
 def test_an_outcome_has_these_bytes(outcome: Outcome) -> None:
     """An outcome is flags, the time, six counts, two texts and two lists of names."""
     raw = encode_outcome(outcome)
-    expected = {
-        OUTCOME: "03" + COUNTS + NAMES,
-        Outcome(): "01" + "00" * 11,
-    }.get(outcome, "00" + COUNTS + NAMES)
+    expected = {OUTCOME: "03" + COUNTS + NAMES, Outcome(): "01" + "00" * 11}.get(
+        outcome, "00" + COUNTS + NAMES
+    )
     assert raw.hex() == expected
     assert decode_outcome(Reader(raw)) == outcome
 

@@ -44,10 +44,7 @@ def test_the_common_parts_of_two_members_are_decoded_once() -> None:
     )
     assert [
         (d.url, d.instance_id, d.generation, list(d.actives["a"])) for d in (first, second)
-    ] == [
-        ("http://one", "i1", 5, [0]),
-        ("http://two", "i2", 6, [1]),
-    ]
+    ] == [("http://one", "i1", 5, [0]), ("http://two", "i2", 6, [1])]
 
 
 @pytest.mark.parametrize(

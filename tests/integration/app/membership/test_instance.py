@@ -127,10 +127,7 @@ async def test_a_replaced_member_ends_on_kafka(kafka: KafkaServer) -> None:
 @pytest.mark.parametrize("expired", [True, False])
 async def test_a_member_that_nobody_replaced_joins_again(expired: bool) -> None:
     """The member joins again after an expired session and after it forgot its member id."""
-    async with (
-        embedded() as broker,
-        members(broker, session_timeout_ms=1_000) as (first, _),
-    ):
+    async with embedded() as broker, members(broker, session_timeout_ms=1_000) as (first, _):
         who = first.coordinator.member_id
         if expired:
             first.coordinator._heartbeat_task.cancel()

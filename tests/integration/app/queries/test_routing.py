@@ -367,12 +367,7 @@ async def test_an_answer_without_headers_comes_back_as_it_is(tmp_path: Path, ans
 
 @pytest.mark.parametrize(
     ("streams", "asked_for"),
-    [
-        ([], b'"key"'),
-        ([None], b"key"),
-        (["raw", None], b"key"),
-        (["json", None], b'"key"'),
-    ],
+    [([], b'"key"'), ([None], b"key"), (["raw", None], b"key"), (["json", None], b'"key"')],
 )
 async def test_a_key_is_placed_as_the_streams_have_it(
     tmp_path: Path, streams: list[str | None], asked_for: bytes

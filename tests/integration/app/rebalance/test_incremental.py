@@ -191,9 +191,7 @@ class InBatches(CooperativeWorker):
 @pytest.mark.parametrize("within", [None, 3600.0])
 @pytest.mark.parametrize("eager", [False, True])
 async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
-    within: float | None,
-    eager: bool,
-    caplog: pytest.LogCaptureFixture,
+    within: float | None, eager: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The hand-over does not wait for a full batch: no record arrives before the round ends."""
     worker = InBatches(partitions=4, broker_rebalance_timeout=10.0)

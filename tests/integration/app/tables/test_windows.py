@@ -369,9 +369,7 @@ async def test_where_no_record_is_left_time_goes_on_from_the_newest(store: str) 
             assert [key async for key in _keys(worker)] == []
 
 
-async def test_windows_of_before_a_restart_are_closed_although_no_record_comes(
-    store: str,
-) -> None:
+async def test_windows_of_before_a_restart_are_closed_although_no_record_comes(store: str) -> None:
     """They close once the partition has been here for as long as windows are kept."""
     made = Windows(partitions=4, store=store, **QUICK)
     made.app._create_directories()

@@ -8,12 +8,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.housekeeping import expire
-from tests.integration.broker.apis.calls import (
-    COMMIT,
-    COMMITTED,
-    commit,
-    milliseconds,
-)
+from tests.integration.broker.apis.calls import COMMIT, COMMITTED, commit, milliseconds
 from tests.support.clients.raw_client import RawClient
 
 

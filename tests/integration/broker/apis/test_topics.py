@@ -5,10 +5,7 @@ from __future__ import annotations
 import uuid
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.integration.broker.apis.calls import (
-    METADATA,
-    topic_id,
-)
+from tests.integration.broker.apis.calls import METADATA, topic_id
 from tests.support.clients.raw_client import RawClient, batch
 
 

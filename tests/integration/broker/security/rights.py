@@ -44,14 +44,8 @@ def _on_cluster(operation: int) -> list[Rule]:
 
 USERS: Final[Mapping[str, Sequence[Rule]]] = {
     "nobody": (),
-    READER: [
-        _rule(a.TOPIC, "t", a.READ),
-        _rule(a.GROUP, "g", a.READ),
-    ],
-    WRITER: [
-        _rule(a.TOPIC, "t", a.WRITE),
-        _rule(a.TRANSACTIONAL_ID, "x", a.WRITE),
-    ],
+    READER: [_rule(a.TOPIC, "t", a.READ), _rule(a.GROUP, "g", a.READ)],
+    WRITER: [_rule(a.TOPIC, "t", a.WRITE), _rule(a.TRANSACTIONAL_ID, "x", a.WRITE)],
     "describer": [
         _rule(a.TOPIC, "*", a.DESCRIBE),
         _rule(a.GROUP, "*", a.DESCRIBE),

@@ -11,11 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from aiokafka.consumer.fetcher import (
-    Fetcher,
-    FetchError,
-    FetchResult,
-)
+from aiokafka.consumer.fetcher import Fetcher, FetchError, FetchResult
 from aiokafka.errors import (
     CorruptRecordException,
     OffsetOutOfRangeError,
@@ -580,9 +576,7 @@ async def test_partitions_that_are_set_aside_are_not_asked_for_until_their_time(
     assert begun == [[A]]
 
 
-async def test_records_that_arrive_during_a_wait_are_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_records_that_arrive_during_a_wait_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that brings no wanted records continues for the remaining time."""
     turns, clock, waits = Turns(A, B), Clock(monkeypatch), list[float]()
 
@@ -680,9 +674,7 @@ def test_a_partition_is_at_its_end_where_its_position_is_no_earlier(
     assert turns.fetcher._is_at_end(A) is is_at_end
 
 
-async def test_a_look_up_that_found_nothing_is_made_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_look_up_that_found_nothing_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each partition has its own look-up; a partition with a position has none."""
     turns, begun = Turns(A, B, C), list[Any]()
     turns.nodes[B] = 5

@@ -24,8 +24,7 @@ class Made:
         for tp in (A, B):
             self.own.state_value(tp).reset_to(7)
         self.fetcher: Any = SimpleNamespace(
-            _records={A: "records", B: "records"},
-            wake=lambda: self.acts.append("waiter"),
+            _records={A: "records", B: "records"}, wake=lambda: self.acts.append("waiter")
         )
         self.subscriptions = SimpleNamespace(
             _notify_assignment_waiters=lambda: self.acts.append("assigned")

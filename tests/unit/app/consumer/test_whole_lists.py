@@ -168,8 +168,7 @@ async def test_each_partition_that_goes_loses_its_state_and_its_records() -> Non
     }
     own: Any = SimpleNamespace(tps=frozenset(states), _tp_state=dict(states))
     fetcher: Any = SimpleNamespace(
-        _records=dict.fromkeys(states, "records"),
-        wake=lambda: acts.append("wait"),
+        _records=dict.fromkeys(states, "records"), wake=lambda: acts.append("wait")
     )
     subscriptions = SimpleNamespace(_notify_assignment_waiters=lambda: acts.append("waiters"))
     new = TopicPartition("u", 4)

@@ -74,9 +74,7 @@ async def test_the_options_are_those_that_the_consumer_passes_itself(
     assert len(expected[Fetcher]) > 10 < len(expected[GroupCoordinator])
 
 
-async def test_the_former_parts_are_closed_and_see_no_metadata(
-    consumer: AIOKafkaConsumer,
-) -> None:
+async def test_the_former_parts_are_closed_and_see_no_metadata(consumer: AIOKafkaConsumer) -> None:
     """Else two coordinators would react to the same change of topics."""
     await consumer.start()
     former = consumer._fetcher, consumer._coordinator

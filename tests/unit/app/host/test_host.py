@@ -288,8 +288,7 @@ def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch, said: str) ->
     """The version alone is a mismatch, regardless of the signatures."""
     monkeypatch.setattr(check, "_version", lambda name: said if name == "aiokafka" else "0.15.3")
     with pytest.raises(
-        HostMismatch,
-        match=rf"^aiokafka {re.escape(said)}: expected 0\.14 or later, before 0\.15\.",
+        HostMismatch, match=rf"^aiokafka {re.escape(said)}: expected 0\.14 or later, before 0\.15\."
     ):
         fresh_app().finalize()
 

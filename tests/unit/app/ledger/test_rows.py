@@ -107,10 +107,7 @@ def test_promotion_is_a_warm_move() -> None:
 def test_decision_says_what_it_was_made_from() -> None:
     """The row has members, settings, time, the digest of the inputs and the number of moves."""
     inputs, found = decide(
-        members("a", "b", a=EVERYTHING),
-        solve_ms=1.25,
-        refused={"b": "too large"},
-        trigger="join",
+        members("a", "b", a=EVERYTHING), solve_ms=1.25, refused={"b": "too large"}, trigger="join"
     )
     table, row = rows_of(inputs, found)[0]
     assert table == "decision"
@@ -273,13 +270,7 @@ def test_a_copy_that_becomes_the_owner_is_a_warmup(replicas: int) -> None:
     ends = {"shop-orders-changelog": dict.fromkeys(range(6), 1_000_000)}
     both = members("a", "b", a={**EVERYTHING, "positions": ends}, b={"positions": {}})
     inputs, _ = decide(both)
-    found = plan(
-        both,
-        TOPICS,
-        replicas=replicas,
-        changelogs=CHANGELOGS,
-        warmups=WarmupPolicy(),
-    )
+    found = plan(both, TOPICS, replicas=replicas, changelogs=CHANGELOGS, warmups=WarmupPolicy())
     wanted = found.awaited("b")["shop-orders-changelog"]
     rows = [row for _, row in rows_of(inputs, found) if row.get("role") == "warmup"]
     assert [(row["member_id"], row["partition"]) for row in rows] == [("b", n) for n in wanted]

@@ -262,9 +262,7 @@ async def test_no_sample_is_written_of_what_does_not_flow_or_cannot_be_asked(
     assert (await counted(sensor))["orders"] == (1, 3)
 
 
-async def test_samples_come_at_their_interval_and_none_after_the_stop(
-    sensor: LedgerSensor,
-) -> None:
+async def test_samples_come_at_their_interval_and_none_after_the_stop(sensor: LedgerSensor) -> None:
     """The app's tables are closed by then; waiting rows are written at the stop."""
     slept, sampled = list[float](), list[int]()
 

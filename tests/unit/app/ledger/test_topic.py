@@ -341,10 +341,7 @@ def test_a_topic_that_is_deleted_is_made_again(
 
 @pytest.mark.parametrize("error", [PolicyViolationError, InvalidReplicationFactorError])
 def test_a_topic_that_cannot_be_made_is_named_with_the_brokers_reason(
-    ledger: Ledger,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    error: Any,
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Any
 ) -> None:
     """A permanent error is not retried; the app continues."""
     attempts = []
@@ -379,9 +376,7 @@ def test_another_worker_may_make_the_topic_first(
     assert sorted(rows(embedded_broker)) == [1, 2]
 
 
-def test_settings_that_make_no_connection_fail_nobody(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_settings_that_make_no_connection_fail_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """Their error is logged, and the rows are counted."""
 
     def broken() -> Any:

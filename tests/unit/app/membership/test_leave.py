@@ -132,10 +132,7 @@ async def test_steps_after_a_last_commit_that_failed_are_taken(
     assert [
         "Could not commit the last processed records" in caplog.text,
         "has gone" in caplog.text,
-    ] == [
-        True,
-        True,
-    ]
+    ] == [True, True]
 
 
 async def test_a_round_that_nobody_answered_is_over_before_faust_stops() -> None:

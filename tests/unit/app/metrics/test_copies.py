@@ -55,9 +55,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     return Worker(monkeypatch)
 
 
-async def test_each_copy_has_its_own_lag_and_the_time_since_it_was_complete(
-    worker: Worker,
-) -> None:
+async def test_each_copy_has_its_own_lag_and_the_time_since_it_was_complete(worker: Worker) -> None:
     """The furthest position counts; a copy that was never complete counts from its first look."""
     assert worker.copies.lags(99.0) == {}
     await worker.look(100.0, {A: 10, B: 20, C: 7}, {A: 4, B: 20})

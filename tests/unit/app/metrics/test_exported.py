@@ -121,9 +121,7 @@ class Meter:
         return lambda *given, **how: self._make(name, *given, **how)
 
 
-def test_opentelemetry_gets_an_instrument_for_each_figure(
-    sources: tuple[Source, Source],
-) -> None:
+def test_opentelemetry_gets_an_instrument_for_each_figure(sources: tuple[Source, Source]) -> None:
     """Each has its unit; observations carry app and labels, and end with the app."""
     meter, source = Meter(), sources[1]
     close = export_to_otel(source, meter)

@@ -511,10 +511,7 @@ async def test_opentelemetry_has_an_instrument_for_each_figure(monitored: Scrape
     assert found["round_seconds"].data.data_points[0].sum == 3.0
     reasons = {p.attributes["reason"] for p in found["standing_partitions"].data.data_points}
     assert reasons == set(REASONS)
-    valueless = {f.name for f in FIGURES if not f.starts} | {
-        "round_answer_seconds",
-        "plan_seconds",
-    }
+    valueless = {f.name for f in FIGURES if not f.starts} | {"round_answer_seconds", "plan_seconds"}
     assert set(found) >= {f.name for f in FIGURES} - valueless
     provider.shutdown()
 

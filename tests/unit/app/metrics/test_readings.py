@@ -173,10 +173,7 @@ def test_standstills_and_lags_are_read_by_partition() -> None:
         "standby_lag_records": {(LOG, "0"): 7, (LOG, "2"): 0},
         "standby_lag_seconds": {(LOG, "0"): 1.5, (LOG, "2"): 0.0},
     }
-    assert readings.disk_figures(3, 9) == {
-        "disk_free_bytes": {(): 3},
-        "disk_size_bytes": {(): 9},
-    }
+    assert readings.disk_figures(3, 9) == {"disk_free_bytes": {(): 3}, "disk_size_bytes": {(): 9}}
 
 
 def test_the_disk_of_the_nearest_folder_is_read(
@@ -388,18 +385,10 @@ async def test_each_copy_has_its_own_lag(monkeypatch: pytest.MonkeyPatch, app: A
     copies = Copies(app, lambda: now)
     await copies.request_ends()
     assert asked == [[LOGS[2], LOGS[3], LOGS[4]]]
-    assert copies.lags(110.0) == {
-        LOGS[2]: (0, 0.0),
-        LOGS[3]: (20, 10.0),
-        LOGS[4]: (65, 10.0),
-    }
+    assert copies.lags(110.0) == {LOGS[2]: (0, 0.0), LOGS[3]: (20, 10.0), LOGS[4]: (65, 10.0)}
     now, ends[LOGS[2]], at[LOGS[3]] = 120.0, 55, 60
     await copies.request_ends()
-    assert copies.lags(125.0) == {
-        LOGS[2]: (5, 25.0),
-        LOGS[3]: (0, 0.0),
-        LOGS[4]: (65, 25.0),
-    }
+    assert copies.lags(125.0) == {LOGS[2]: (5, 25.0), LOGS[3]: (0, 0.0), LOGS[4]: (65, 25.0)}
     held = {LOGS[2], LOGS[3]}
     assert copies.lags(130.0).keys() == held
     held = {LOGS[2], LOGS[3], LOGS[4]}
@@ -862,8 +851,7 @@ def test_stateful_tasks_are_covered_by_kept_copies_that_have_caught_up(
             per_task=lambda of: np.repeat([of(group) for group in groups], (2, 4, 2)),
         ),
         previous=SimpleNamespace(
-            copy_task=np.array([2, 3, 3, 4, 5, 6, 7]),
-            copy_member=np.array([1, 0, 1, 0, 1, 0, 1]),
+            copy_task=np.array([2, 3, 3, 4, 5, 6, 7]), copy_member=np.array([1, 0, 1, 0, 1, 0, 1])
         ),
         flat_standby=np.array([[NOBODY], [NOBODY], [1], [0], [1], [1], [0], [1]]),
         flat_warmup=np.array([NOBODY, NOBODY, NOBODY, 1, *[NOBODY] * 4]),

@@ -208,11 +208,7 @@ def test_peers_have_their_names_and_what_they_own() -> None:
         app="shop",
         generation=5,
         peers=(
-            Peer(
-                url="http://a",
-                instance_id="shop-a",
-                actives={"orders": (1,), "z-log": (2, 0)},
-            ),
+            Peer(url="http://a", instance_id="shop-a", actives={"orders": (1,), "z-log": (2, 0)}),
             Peer(url="http://b", actives={"orders": (0,)}),
             Peer(url="http://idle", instance_id="shop-i"),
             Peer(url="http://late", actives={"z-log": (3,)}),

@@ -10,15 +10,7 @@ from faust.types import TP
 from multidict import CIMultiDict
 
 from faust_assigner.app.queries.decide import Here, Who
-from faust_assigner.app.queries.reading import (
-    AGE,
-    KEY,
-    LAG,
-    ROLE,
-    Reading,
-    scoped,
-    table_route,
-)
+from faust_assigner.app.queries.reading import AGE, KEY, LAG, ROLE, Reading, scoped, table_route
 from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedTable
 from faust_assigner.app.tables.store import WriteBehindStore
 

@@ -17,14 +17,7 @@ from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries import router as module
 from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.reading import KEY, ROLE
-from faust_assigner.app.queries.router import (
-    CONNECT_S,
-    HOP,
-    MARK,
-    PATIENT_S,
-    SHUNNED_S,
-    KeyRouter,
-)
+from faust_assigner.app.queries.router import CONNECT_S, HOP, MARK, PATIENT_S, SHUNNED_S, KeyRouter
 
 LOG, FORWARD_S = "shop-counts-changelog", 3.0
 OWN, OWNER, COPY, LAST = (URL(f"http://w{n}:6066") for n in range(4))

@@ -196,10 +196,7 @@ def test_every_member_has_its_own_answer_and_the_protocol_of_the_oldest() -> Non
         assert (answer.among, answer.promised, answer.group_ids["orders"]) == (0, {}, 4)
         assert answer.outcome is not None
         assert (answer.outcome.leads, answer.outcome.members) == (m == "a", 2)
-        assert (answer.outcome.trigger, answer.outcome.completes) == (
-            "join+leave",
-            "subscription",
-        )
+        assert (answer.outcome.trigger, answer.outcome.completes) == ("join+leave", "subscription")
         assert answer.decision_id == told["a"].decision_id != ""
     directory = read_directory(told["b"].directory)
     assert (set(directory.urls), directory.globals_) == ({"http://a", "http://c"}, {RATES})
@@ -389,8 +386,7 @@ def test_a_failing_planner_deals_with_the_ids_and_tables_that_are_known(
 
 
 @pytest.mark.parametrize(
-    ("forming", "claimed", "dated"),
-    [(0, 3, -1), (1, 0, 0), (5, 4, 4), (-1, 3, 3)],
+    ("forming", "claimed", "dated"), [(0, 3, -1), (1, 0, 0), (5, 4, 4), (-1, 3, 3)]
 )
 def test_claims_are_dated_before_kafkas_number_of_the_round(
     forming: int, claimed: int, dated: int

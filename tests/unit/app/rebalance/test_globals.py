@@ -7,11 +7,7 @@ import pytest
 from faust_assigner.app.rebalance.placement import Placement, with_globals
 
 PLACED = Placement(
-    ("a", "b"),
-    {"a": {"log": [0], "in": [0]}, "b": {"log": [1]}},
-    {"a": {}, "b": {}},
-    {},
-    {},
+    ("a", "b"), {"a": {"log": [0], "in": [0]}, "b": {"log": [1]}}, {"a": {}, "b": {}}, {}, {}
 )
 SUBSCRIBED = {"a": ("in", "log"), "b": ("in", "log"), "c": ("in",)}
 

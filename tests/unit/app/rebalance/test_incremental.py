@@ -648,11 +648,7 @@ async def test_each_step_of_a_round_is_carried_to_the_app_with_what_it_needs() -
     await listener.prepare_full_revocation()
     await listener.revoke([A])
     await listener.assigned([A, B], [C], [B], "roles", 7)
-    assert relay.acts == [
-        ("give_up",),
-        ("revoke", {A}),
-        ("assign", {A, B}, {C}, {B}, "roles", 7),
-    ]
+    assert relay.acts == [("give_up",), ("revoke", {A}), ("assign", {A, B}, {C}, {B}, "roles", 7)]
     assert relay.waits[1] == ("A rebalance", "the app's revoke()", 300.0)
     assert waits_of(relay.app)._waits == []
 

@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiokafka.coordinator.protocol import (
-    ConsumerProtocolMemberMetadata,
-)
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from faust.types import TP
 
 from faust_assigner.app.rebalance import answers

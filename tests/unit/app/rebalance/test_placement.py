@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member
-from faust_assigner.app.rebalance.placement import (
-    Placement,
-    dealt,
-    directory_of,
-    with_globals,
-)
+from faust_assigner.app.rebalance.placement import Placement, dealt, directory_of, with_globals
 from faust_assigner.model import NOBODY
 
 
@@ -77,11 +72,7 @@ def test_every_subscriber_has_all_of_a_global_table(is_full: bool, copies: list[
     subscriptions = {"a": ["g", "x"], "b": ["g"], "c": ["x"]}
     assert with_globals(placement, subscriptions, {"g": 3, "x": 1}, {}) is placement
     found = with_globals(placement, subscriptions, {"g": 3, "x": 1}, {"g": is_full, "gone": True})
-    assert found.actives == {
-        "a": {"g": [0, 1, 2], "x": [0]},
-        "b": {"g": [0, 1, 2]},
-        "c": {},
-    }
+    assert found.actives == {"a": {"g": [0, 1, 2], "x": [0]}, "b": {"g": [0, 1, 2]}, "c": {}}
     assert found.standbys["a"] == {"g": copies, "x": [1]}
     assert found.standbys["c"] == {}
     assert placement.actives["a"]["g"] == [0, 2], "the planner's own result stays"

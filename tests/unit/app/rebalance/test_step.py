@@ -192,8 +192,7 @@ def test_a_step_is_answered_as_a_whole() -> None:
         says("c", standbys=(2, 3, 4)),
     ]
     plan = placed(
-        {0: "b", 1: "a", 2: "c", 3: "c", 4: "c", 5: "b"},
-        standbys={"a": [5], "b": [2], "c": [0, 1]},
+        {0: "b", 1: "a", 2: "c", 3: "c", 4: "c", 5: "b"}, standbys={"a": [5], "b": [2], "c": [0, 1]}
     )
     found = step(plan, said)
 

@@ -98,12 +98,7 @@ async def test_ends_and_beginnings_are_asked_for_in_order(it: Any) -> None:
 async def test_each_standby_is_followed_from_where_its_batches_ended(it: Any) -> None:
     """It seeks to the next record, or to the first record for an empty standby."""
     await it.standbys._catch_up([A, B])
-    assert it.app.acts == [
-        ("seek", {A: 9}),
-        ("resume", {A}),
-        ("seek", {B: 0}),
-        ("resume", {B}),
-    ]
+    assert it.app.acts == [("seek", {A: 9}), ("resume", {A}), ("seek", {B: 0}), ("resume", {B})]
     assert it.standbys.followed == {A, B}
 
 
@@ -137,10 +132,7 @@ async def test_a_copy_is_followed_once_its_seek_is_done(
 
     monkeypatch.setattr(following, "retry", retry)
     await it.standbys._catch_up([B, A])
-    assert asked == [
-        ("Seek in a standby changelog", set()),
-        ("Seek in a standby changelog", {B}),
-    ]
+    assert asked == [("Seek in a standby changelog", set()), ("Seek in a standby changelog", {B})]
 
 
 @pytest.mark.parametrize("stops", [False, True])

@@ -210,11 +210,7 @@ async def test_nothing_beyond_the_end_is_written() -> None:
     """Faust's loop reads further; the partition is paused and finished, the other continues."""
     turn = Turn()
     assert await turn.take(log=([8, 9, 10, 11], 12), other=([3], 4))
-    assert turn.acts == [
-        ("write", LOG, [8, 9], 10),
-        ("finish", LOG),
-        ("write", OTHER, [3], 4),
-    ]
+    assert turn.acts == [("write", LOG, [8, 9], 10), ("finish", LOG), ("write", OTHER, [3], 4)]
     assert turn.consumer.paused == [LOG]
     assert turn.ends == {OTHER: 10}
 
@@ -235,11 +231,7 @@ async def test_a_turn_asks_for_its_records_and_pauses_for_all_of_them(
     assert await batched_replay._take_turn(turn.consumer, turn, turn.ends, pace)  # type: ignore[arg-type]
     assert turn.consumer.asked == ((LOG, OTHER), batched_replay.POLL_MS, 70)
     assert (paces, slept) == ([5], [0.25])
-    assert turn.acts == [
-        ("write", LOG, [0, 1], 10),
-        ("finish", LOG),
-        ("write", OTHER, [4, 5], 6),
-    ]
+    assert turn.acts == [("write", LOG, [0, 1], 10), ("finish", LOG), ("write", OTHER, [4, 5], 6)]
 
 
 async def test_two_partitions_may_end_in_one_turn() -> None:
@@ -422,14 +414,7 @@ async def test_a_replay_looks_again_until_a_partition_is_ready(
     pause = ("sleep", batched_replay.WAIT_S)
     work = Waiting(monkeypatch)
     found = await work.run()
-    assert found == [
-        pause,
-        pause,
-        ("seek", LOG, 3),
-        ("resume", LOG),
-        ("turn", {LOG: 9}),
-        "closed",
-    ]
+    assert found == [pause, pause, ("seek", LOG, 3), ("resume", LOG), ("turn", {LOG: 9}), "closed"]
     assert {type(act[1]) for act in found if act[0] in ("seek", "resume")} == {TopicPartition}
 
 

@@ -594,9 +594,7 @@ def test_snapshots_are_judged_against_each_changelog_now(
     monkeypatch.setattr(from_snapshots, "Catalog", lambda storage: ("catalog", storage))
     monkeypatch.setattr(from_snapshots, "changelogs", lambda *given: asked.append(given) or "work")
     monkeypatch.setattr(
-        from_snapshots,
-        "run_until_stopped",
-        lambda work, stop: asked.append(stop) or answers.pop(0),
+        from_snapshots, "run_until_stopped", lambda work, stop: asked.append(stop) or answers.pop(0)
     )
     monkeypatch.setattr(from_snapshots, "Judge", lambda *given: ("judge", *given))
     connection: Any = {"client_id": "w1"}

@@ -507,9 +507,7 @@ async def test_a_replay_reads_its_part_alone_and_leaves_it_paused(made: Any) -> 
     assert set(made.moves) == {(A, 5), (B, 0)}
 
 
-async def test_the_owners_of_the_round_before_an_eager_one_are_told_to_the_meter(
-    made: Any,
-) -> None:
+async def test_the_owners_of_the_round_before_an_eager_one_are_told_to_the_meter(made: Any) -> None:
     """An eager round clears the books, so kept partitions would count as restored."""
     met: list[Any] = []
     made.meter = SimpleNamespace(begin=lambda *tps: met.append(tps))
@@ -573,12 +571,7 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
         made.actives._extents.ends,
         made.actives._extents.firsts,
         made.spans.tag_actives,
-    ) = (
-        brought_up,
-        ends,
-        firsts,
-        tags.append,
-    )
+    ) = (brought_up, ends, firsts, tags.append)
     made.restored, made.actives.complete, made.active_offsets = {C: 1}, {C}, {A: None, B: 7}
     made.app.consumer._paused_partitions = {SOURCES[0], SOURCES[1], SOURCES[2]}
     await made.actives.restore({A, B})
@@ -1474,8 +1467,7 @@ async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
     made.restored = {A: "old", C: "kept"}
     met: list[Any] = []
     made.meter = SimpleNamespace(
-        note_start=lambda tps, restored: met.append((set(tps), dict(restored))),
-        finish=met.append,
+        note_start=lambda tps, restored: met.append((set(tps), dict(restored))), finish=met.append
     )
     brought_up = made.actives._restored_chunks
 

@@ -222,10 +222,7 @@ async def test_copies_are_followed_from_the_first_record_or_from_their_own(recov
     ]
     assert offsets == {A: 4, B: 9, C: 7, D: 3}
     assert recovery.standby_highwaters == {A: 29, B: 39, C: 8, D: 3}
-    assert recovery.app.consumer.calls == [
-        ("seek", {A: 5, B: 10, C: 8}),
-        ("resume", {A, B, C, D}),
-    ]
+    assert recovery.app.consumer.calls == [("seek", {A: 5, B: 10, C: 8}), ("resume", {A, B, C, D})]
     assert recovery.standbys.catching_up is None
 
 

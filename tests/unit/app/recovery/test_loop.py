@@ -475,9 +475,7 @@ async def test_a_file_that_was_lost_is_read_from_the_first_record(made: Recovery
     assert made.active_offsets[A] is None
 
 
-async def test_a_database_that_does_not_open_is_waited_for_longer_each_time(
-    made: Recovery,
-) -> None:
+async def test_a_database_that_does_not_open_is_waited_for_longer_each_time(made: Recovery) -> None:
     """The database is reopened, and its offset is read from its file."""
     pauses: list[float] = []
 
@@ -1036,13 +1034,7 @@ async def test_a_rebalance_is_passed_on_whole() -> None:
     await tables.on_rebalance({A}, {B}, {C}, 7)
     await tables.on_rebalance({C}, {A}, {B})
     await tables.on_stop()
-    assert rounds == [
-        "settled",
-        ({A}, {B}, {C}, 7),
-        "settled",
-        ({C}, {A}, {B}, 0),
-        "stopped",
-    ]
+    assert rounds == ["settled", ({A}, {B}, {C}, 7), "settled", ({C}, {A}, {B}, 0), "stopped"]
 
 
 async def test_the_comparison_of_a_recovery_is_repeated_until_it_is_made(

@@ -84,8 +84,7 @@ async def build(service: Any) -> dict[TP, int]:
 
 
 async def test_a_restored_offset_is_what_recovery_goes_on_from(
-    restoring: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    restoring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger finds the source in ``restored``."""
     monkeypatch.setattr(recovery, "bring_up", answer(7))
@@ -95,8 +94,7 @@ async def test_a_restored_offset_is_what_recovery_goes_on_from(
 
 
 async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(
-    restoring: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    restoring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the old highwater, Faust would report lost records and crash."""
     monkeypatch.setattr(recovery, "bring_up", answer(12))
@@ -105,9 +103,7 @@ async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(
 
 
 async def test_a_restore_that_raises_leaves_the_offsets_to_the_replay(
-    restoring: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    restoring: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Faust's loop replays the partition, and the progress is idle again."""
 
@@ -140,8 +136,7 @@ async def test_a_partition_is_reported_once_though_it_was_told_before_the_end(
 
 
 async def test_a_rebalance_stops_the_thread_and_waits_for_it(
-    restoring: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    restoring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The databases may belong to another restore right after the rebalance."""
     begun, ended = threading.Event(), threading.Event()
@@ -381,9 +376,7 @@ async def test_partitions_of_a_failed_restore_are_reported_in_order(
         recovery, "settings_of", lambda app: Settings("s", True, {}, "read_uncommitted", None)
     )  # type: ignore[arg-type]
     monkeypatch.setattr(
-        BatchedRestore,
-        "_cold",
-        lambda self, tp, *_: Cold(TopicPartition(*tp), None, -1, 9, True),
+        BatchedRestore, "_cold", lambda self, tp, *_: Cold(TopicPartition(*tp), None, -1, 9, True)
     )
 
     def bring(settings: Any, colds: Any, stop: Any, told: Any) -> Any:

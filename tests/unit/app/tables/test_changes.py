@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.tables.changes import (
-    NO_RECORD,
-    OVERHEAD,
-    Change,
-    Overlay,
-    Usage,
-)
+from faust_assigner.app.tables.changes import NO_RECORD, OVERHEAD, Change, Overlay, Usage
 from faust_assigner.app.tables.read_back import ReadBackOverlay
 from faust_assigner.app.transactions.shares import Share
 

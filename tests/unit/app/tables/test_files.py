@@ -51,12 +51,7 @@ def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> No
 def test_a_store_is_made_with_all_that_its_table_names(tmp_path: Path) -> None:
     """Rows have the app's types and serializers; the database has the table's options."""
     app = MadeUp(tmp_path).app
-    table = app.Table(
-        "named",
-        key_type=bytes,
-        value_type=bytes,
-        options={"ttl": 60},
-    )
+    table = app.Table("named", key_type=bytes, value_type=bytes, options={"ttl": 60})
     install_write_behind(table)
     store = table.data
     assert isinstance(store, TableStore)

@@ -464,9 +464,7 @@ async def test_a_transaction_that_is_given_up_while_kafka_commits_it_flushes_no_
     assert (share.abandoned, share.committed) == (True, False)
 
 
-async def test_all_that_is_held_back_goes_on_when_transactions_are_abandoned(
-    made: Manager,
-) -> None:
+async def test_all_that_is_held_back_goes_on_when_transactions_are_abandoned(made: Manager) -> None:
     """This covers every id."""
     for one in (ID, OTHER):
         made.held.hold(one)

@@ -180,12 +180,7 @@ async def test_each_kind_of_a_configured_resource_has_its_own_error() -> None:
         ErrorCode.group_authorization_failed,
         ErrorCode.cluster_authorization_failed,
     ]
-    asked = Asked(
-        32,
-        1,
-        {"resources": resources[2:3]},
-        (DESCRIBE_CONFIGS, CLUSTER, THE_CLUSTER),
-    )
+    asked = Asked(32, 1, {"resources": resources[2:3]}, (DESCRIBE_CONFIGS, CLUSTER, THE_CLUSTER))
     await asked.outcome()
     assert len(asked.handled[0].resources) == 1
 

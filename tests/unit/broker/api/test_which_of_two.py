@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker.security.acls import (
-    ALLOW,
-    DESCRIBE,
-    LITERAL,
-    TOPIC,
-    Acl,
-    Acls,
-)
+from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, LITERAL, TOPIC, Acl, Acls
 from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
 from faust_assigner.broker.storage.store import MemoryStore
 from tests.support.asking import ask, to_topic, wanting

@@ -292,10 +292,7 @@ def test_the_end_marks_every_partition_and_group_under_the_producers_epoch(commi
     decision = ask(known(O_), EndTransaction(ID, 4, commits))
     assert decision.marker == Marker(ID, 4, commits, frozenset({P}), frozenset({"g"}))
     assert decision.transaction == replace(
-        known(C_ if commits else A_),
-        previous_producer_id=ID,
-        started_ms=STARTED,
-        updated_ms=NOW,
+        known(C_ if commits else A_), previous_producer_id=ID, started_ms=STARTED, updated_ms=NOW
     )
 
 

@@ -86,7 +86,7 @@ def test_the_week_has_its_longest_standstill_though_earlier_ones_were_longer() -
     """Ten longer standstills of earlier days fill the table, but not the summary."""
     rows = [*(standstill(9, 100.0 + number) for number in range(12)), standstill(2, 5.0)]
     assert summary(tables(timeline=[hour(0)], standstills=rows), END)[1:] == [
-        "The longest standstill: t/5 on m for 5.0 s (the worker's own files lacked 3 records).",
+        "The longest standstill: t/5 on m for 5.0 s (the worker's own files lacked 3 records)."
     ]
 
 

@@ -112,9 +112,7 @@ def test_a_commit_has_the_files_of_its_days_alone(tmp_path: Path) -> None:
     assert commit(store, {}, sources={"files": {}}).generation == 3
 
 
-def test_a_table_without_any_day_has_an_empty_file_also_beside_pending_rows(
-    tmp_path: Path,
-) -> None:
+def test_a_table_without_any_day_has_an_empty_file_also_beside_pending_rows(tmp_path: Path) -> None:
     """The file shows the columns; it goes with the first day and returns after the last."""
     store = Store(str(tmp_path))
     pending = store.write(PENDING, {"placements": rows("placements", "p")})

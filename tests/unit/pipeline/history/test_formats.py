@@ -318,8 +318,7 @@ def test_changed_days_are_overwritten_or_the_whole_table_is(
         made.format, "replace", lambda rows, table, by: done.append((*rows.calls, table, by))
     )
     monkeypatch.setattr(
-        "pyspark.sql.functions.col",
-        lambda name: SimpleNamespace(isin=lambda days: (name, days)),
+        "pyspark.sql.functions.col", lambda name: SimpleNamespace(isin=lambda days: (name, days))
     )
     made._replace_changed_days(table, stands, NEW)
     if whole:

@@ -121,8 +121,7 @@ def test_without_pyspark_installed_the_tables_are_the_models(
 @pytest.mark.slow
 @pytest.mark.processes
 def test_of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole(
-    ledger: Ledger,
-    tmp_path: Path,
+    ledger: Ledger, tmp_path: Path
 ) -> None:
     """The second run could remove files of the first; its exit code asks for a retry (75)."""
     out = tmp_path / "out"
@@ -165,9 +164,7 @@ def test_of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole(
     ],
 )
 def test_the_other_commands_need_no_pyspark_either(
-    command: list[str],
-    ledger: Ledger,
-    tmp_path: Path,
+    command: list[str], ledger: Ledger, tmp_path: Path
 ) -> None:
     """The extra ``ledger`` is enough."""
     done = subprocess.run(

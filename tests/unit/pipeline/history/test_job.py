@@ -150,12 +150,7 @@ def test_too_many_refused_lines_leave_the_history_and_release_the_lines(
 
 @pytest.mark.parametrize(
     ("before", "wants", "fails"),
-    [
-        (False, None, False),
-        (True, None, True),
-        (True, False, False),
-        (False, True, True),
-    ],
+    [(False, None, False), (True, None, True), (True, False, False), (False, True, True)],
 )
 def test_a_ledger_without_lines_fails_if_asked_or_if_it_would_replace_a_history(
     tmp_path: Path, before: bool, wants: bool | None, fails: bool

@@ -60,11 +60,7 @@ class Recorded(LakehouseTables):
     """Tables that record each write, and fail at the table ``fails_at``."""
 
     def __init__(
-        self,
-        folder: Path,
-        fails_at: str = "",
-        kind: str = DELTA,
-        session: Session | None = None,
+        self, folder: Path, fails_at: str = "", kind: str = DELTA, session: Session | None = None
     ) -> None:
         super().__init__(session or Session(), Store(str(folder)), kind)  # type: ignore[arg-type]
         self.fails_at = fails_at
@@ -86,10 +82,7 @@ FIRST = Manifest(
     },
     quarantine="q",
 )
-SECOND = Manifest(
-    days={**FIRST.days, "2026-01-02": Day("b", {"decisions": 1})},
-    quarantine="q",
-)
+SECOND = Manifest(days={**FIRST.days, "2026-01-02": Day("b", {"decisions": 1})}, quarantine="q")
 
 
 def test_only_tables_whose_days_changed_are_written_again(tmp_path: Path) -> None:

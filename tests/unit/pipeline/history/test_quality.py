@@ -294,18 +294,8 @@ def test_gates_have_their_limit_their_value_and_their_verdict(tmp_path: Path) ->
     refused = Refused(9, 1_234)
     found = of(store, NOW, refused, gates=wanted, tolerance=Tolerance(most=5_000))
     assert list(found.gates) == [
-        {
-            "gate": "max-refused",
-            "limit": "5,000",
-            "found": "1,234 lines refused",
-            "passed": True,
-        },
-        {
-            "gate": "min-days",
-            "limit": "1,000",
-            "found": "the history has 1 days",
-            "passed": False,
-        },
+        {"gate": "max-refused", "limit": "5,000", "found": "1,234 lines refused", "passed": True},
+        {"gate": "min-days", "limit": "1,000", "found": "the history has 1 days", "passed": False},
         {
             "gate": "max-age",
             "limit": "60 min",

@@ -76,9 +76,7 @@ def test_refused_lines_beyond_the_limit_have_no_place(monkeypatch: pytest.Monkey
     ]
 
 
-def test_stored_and_new_refused_lines_are_joined_once_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_stored_and_new_refused_lines_are_joined_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines are sorted by place; beyond the limit earlier visits' lines are dropped."""
     stand = table_of([("g", 1, "r"), ("g", 2, "r"), ("h", 1, "r")])
     new = [("h", 1, "r"), ("a", 5, "s"), ("g", 2, "other")]
@@ -86,13 +84,7 @@ def test_stored_and_new_refused_lines_are_joined_once_each(
     def told() -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for row in joined(stand, iter(new)).to_pylist()]
 
-    assert told() == [
-        ("a", 5, "s"),
-        ("g", 1, "r"),
-        ("g", 2, "other"),
-        ("g", 2, "r"),
-        ("h", 1, "r"),
-    ]
+    assert told() == [("a", 5, "s"), ("g", 1, "r"), ("g", 2, "other"), ("g", 2, "r"), ("h", 1, "r")]
     monkeypatch.setattr(refused, "KEPT", 3)
     assert told() == [("a", 5, "s"), ("g", 2, "other"), ("h", 1, "r")]
 

@@ -35,11 +35,7 @@ def test_tasks_are_those_of_all_placements_in_any_order() -> None:
     moved = [put("d", place, "a", "b", "mc") for place in ("t/0", "u/1", "u/0")]
     rest = [put("d", place, "b", "b") for place in ("u/2", "t/2", "t/1")]
     for placed in ([*rest, *moved], [*moved, *rest]):
-        assert tasks_by_cause(said, placed) == {
-            "tasks_gone": 0,
-            "tasks_balance": 2,
-            "tasks_new": 0,
-        }
+        assert tasks_by_cause(said, placed) == {"tasks_gone": 0, "tasks_balance": 2, "tasks_new": 0}
         found = outcome_of(said, placed)
         assert (found["tasks_moved"], found["tasks_cold"], found["spread"]) == (2, 2, 0)
 
@@ -58,11 +54,7 @@ def test_the_moves_of_a_day_are_those_of_actives() -> None:
     first = [put("d1", f"t/{number}", "a", None, "m") for number in range(3)]
     second = [put("d2", f"t/{number}", name, "a") for number, name in enumerate("aab")]
     found = rows_of(
-        decision("d1", 0, "v1", A, B),
-        *first,
-        standby,
-        decision("d2", 5, "v1", A, B),
-        *second,
+        decision("d1", 0, "v1", A, B), *first, standby, decision("d2", 5, "v1", A, B), *second
     )
     assert [(row["topic"], row["partition"]) for row in found["moves"]] == [
         ("t", number) for number in range(3)

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.history.tables import outcome_of, tasks_by_cause
-from tests.integration.spark.ledgers import (
-    ASSIGNMENT,
-    DECISION,
-    RECOVERY,
-    SAMPLE,
-    START,
-    stamp,
-)
+from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, RECOVERY, SAMPLE, START, stamp
 from tests.unit.pipeline.history.test_output import rows_of
 
 
@@ -96,17 +89,11 @@ DAY = [
 EXPECTED: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "movement": (
         "group_id policy decisions assigned moved cold_moves standby_hits",
-        [
-            ("g", "p1", 3, 19, 11, 7, 3),
-            ("h", "p2", 1, 1, 1, 1, 0),
-        ],
+        [("g", "p1", 3, 19, 11, 7, 3), ("h", "p2", 1, 1, 1, 1, 0)],
     ),
     "balance": (
         "group_id policy max_spread mean_spread idle_members warmup_rounds",
-        [
-            ("g", "p1", 4.0, 3.5, 1, 1),
-            ("h", "p2", 0.0, 0.0, 0, 0),
-        ],
+        [("g", "p1", 4.0, 3.5, 1, 1), ("h", "p2", 0.0, 0.0, 0, 0)],
     ),
     "recovery": (
         "group_id source recoveries records p50_s p90_s max_s",

@@ -65,13 +65,7 @@ def test_an_hour_has_its_members_moves_by_cause_and_longest_standstill() -> None
 
 def test_a_lag_is_the_highest_of_the_hour_and_sums_over_partitions() -> None:
     """A partition without a commit has no lag; a commit beyond an outdated end is no lag."""
-    told = [
-        (0, 0, 100, 60),
-        (0, 1, 100, 90),
-        (1, 0, 50, 45),
-        (2, 0, 900, -1),
-        (3, 0, 10, 12),
-    ]
+    told = [(0, 0, 100, 60), (0, 1, 100, 90), (1, 0, 50, 45), (2, 0, 900, -1), (3, 0, 10, 12)]
     rows = [
         {
             **SAMPLE,

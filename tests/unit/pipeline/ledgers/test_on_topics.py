@@ -67,11 +67,7 @@ def test_the_newest_records_are_shared_evenly_among_the_partitions(
     taken: list[Any] = []
     found = asyncio.run(
         read_lines_of(
-            {"x": "y"},
-            "t",
-            lambda *given: taken.append(given),
-            most_records=most,
-            seconds=seconds,
+            {"x": "y"}, "t", lambda *given: taken.append(given), most_records=most, seconds=seconds
         )
     )
     assert (found, taken) == (told, [(1, 0, b"a")])
@@ -147,9 +143,7 @@ def test_sparks_connector_reads_each_topic_with_its_own_offsets(
         topics,
         "F",
         SimpleNamespace(
-            concat=lambda *parts: joined.append(parts) or column,
-            lit=str,
-            col=lambda name: column,
+            concat=lambda *parts: joined.append(parts) or column, lit=str, col=lambda name: column
         ),
     )
     one, two = (TopicSource(Cluster("a:1"), name) for name in ("t", "u"))

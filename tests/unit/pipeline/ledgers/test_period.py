@@ -219,9 +219,7 @@ def test_a_file_that_begins_with_an_assignment_begins_at_its_first_time(tmp_path
     assert Period(until=DAY + timedelta(days=6)).files(files) == files
 
 
-def test_the_first_time_is_that_of_the_listed_file_and_not_of_its_successor(
-    tmp_path: Path,
-) -> None:
+def test_the_first_time_is_that_of_the_listed_file_and_not_of_its_successor(tmp_path: Path) -> None:
     """A file rotated after the listing is found by its inode."""
     path = tmp_path / "w.jsonl"
     path.write_bytes(decided(1, "d1"))

@@ -70,12 +70,7 @@ class Tasks:
     ("spans", "chunks", "wanted", "loads"),
     [
         ((), (), ("chunks",), [1]),
-        (
-            (Span(SOURCE, 0, 1, 2),),
-            (),
-            ("spans", "map", "parse_messages", "parsed"),
-            [],
-        ),
+        ((Span(SOURCE, 0, 1, 2),), (), ("spans", "map", "parse_messages", "parsed"), []),
         ((), (Chunk("f", 0, 19),), ("chunks",), [2]),
         (
             (Span(SOURCE, 0, 1, 2),),

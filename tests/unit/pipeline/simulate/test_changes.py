@@ -26,11 +26,7 @@ from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, load
 from faust_assigner.pipeline.weights.rates import PartitionRate
 from faust_assigner.simulation.fleet import Costs
 from tests.unit.pipeline.simulate.test_console import ADVICE, LINE, event, report, summary
-from tests.unit.pipeline.simulate.test_recordings import (
-    ROWS,
-    START,
-    sampled,
-)
+from tests.unit.pipeline.simulate.test_recordings import ROWS, START, sampled
 from tests.unit.pipeline.simulate.test_settings import row as result
 
 # -- changes --------------------------------------------------------------------------------------
@@ -185,10 +181,7 @@ def test_a_run_without_spark_shows_its_stages_and_writes_both_files(tmp_path: Pa
     shown.enter = stages.append  # type: ignore[method-assign]
     request = Request(2, 5, f"{tmp_path}/out/", ("ours",), (0, 1))
     found = job.simulate_here(request, shown)
-    assert stages == [
-        "playing 2 scenarios with each of 2 settings",
-        "summarising the scenarios",
-    ]
+    assert stages == ["playing 2 scenarios with each of 2 settings", "summarising the scenarios"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "report.json",
         "sim_result",

@@ -53,10 +53,7 @@ LINE: dict[str, Any] = {
     "standbys": 1,
     "unavailable_s_per_partition_p90": 12.34,
     "worst_load_p90": 1.567,
-    "intervals": {
-        "unavailable_s_per_partition_p90": (11.0, 14.1),
-        "worst_load_p90": (1.5, 1.61),
-    },
+    "intervals": {"unavailable_s_per_partition_p90": (11.0, 14.1), "worst_load_p90": (1.5, 1.61)},
     "instead_of": "stock, standbys 1",
     "its_unavailable_s_per_partition_p90": 20.0,
     "its_interval": (19.0, 21.0),
@@ -248,7 +245,7 @@ def test_the_effect_of_a_change_is_shown_for_each_number_of_standbys(
     first, second = shown
     assert first["title"] == "Group g, 4 members, then 5"
     assert [value for _, value in first["rows"][0]] == [
-        *("1", "7", "4", "3", "2.5", "1.5", "20.1", "170", "2", "6"),
+        *("1", "7", "4", "3", "2.5", "1.5", "20.1", "170", "2", "6")
     ]
     assert [cells(one) for one in second["rows"]] == [
         {"standbys": "1", "r1": "8 / 10", "r2": "9 / 11"},

@@ -119,12 +119,7 @@ ALONE = [4, 1]
 @pytest.mark.parametrize(
     ("name", "members", "wholes", "events"),
     [
-        (
-            "deploy",
-            2,
-            [],
-            [(120.0, Kind.RESTART, 0, 4.0), (154.0, Kind.RESTART, 1, 4.0)],
-        ),
+        ("deploy", 2, [], [(120.0, Kind.RESTART, 0, 4.0), (154.0, Kind.RESTART, 1, 4.0)]),
         ("crash", 3, [1], [(120.0, Kind.CRASH, 1, 0.0)]),
         ("crash", 2, [], [(120.0, Kind.JOIN, 2, 0.0)]),
         ("leave", 3, [2], [(120.0, Kind.LEAVE, 2, 0.0)]),

@@ -20,13 +20,7 @@ from faust_assigner.pipeline.simulate.recorded import NothingRecorded, UnknownGr
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.simulation.fleet import Arm
 from faust_assigner.simulation.simulator import Rebalance
-from tests.unit.pipeline.simulate.test_recordings import (
-    decision,
-    later,
-    member,
-    placed,
-    sampled,
-)
+from tests.unit.pipeline.simulate.test_recordings import decision, later, member, placed, sampled
 
 ALIKE = [
     decision("d1", 0, member("a"), member("b"), group="shop"),

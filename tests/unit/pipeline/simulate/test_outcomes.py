@@ -23,13 +23,7 @@ from faust_assigner.pipeline.simulate.scenarios import scenario_seed
 from faust_assigner.pipeline.simulate.settings import _calmer, in_order, recommend, summarise
 from faust_assigner.simulation.fleet import Costs, Event, Kind, Scenario, Worker
 from faust_assigner.simulation.simulator import Rebalance
-from tests.unit.pipeline.simulate.test_recordings import (
-    ROWS,
-    START,
-    decision,
-    member,
-    scenario,
-)
+from tests.unit.pipeline.simulate.test_recordings import ROWS, START, decision, member, scenario
 from tests.unit.pipeline.simulate.test_settings import row as result
 
 # -- the advice -----------------------------------------------------------------------------------

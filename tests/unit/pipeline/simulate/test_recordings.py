@@ -227,10 +227,7 @@ def test_all_costs_that_a_ledger_measures() -> None:
     found, names = calibrated(costs, recoveries, decisions)
     assert names == ("replay_records_per_s", "session_timeout_s", "warm_takeover_s")
     assert found == replace(
-        costs,
-        replay_records_per_s=2_003 / 55.0,
-        warm_takeover_s=4.0,
-        session_timeout_s=30.0,
+        costs, replay_records_per_s=2_003 / 55.0, warm_takeover_s=4.0, session_timeout_s=30.0
     )
     assert calibrated(costs, recoveries[2:4], [{"group_id": "g"}]) == (costs, ())
 
@@ -258,10 +255,7 @@ def test_the_workers_of_a_diary_are_sorted_and_have_their_first_rack_and_capacit
         Worker("b", "r2", 2.0),
     ]
     assert found.start == ("a", "b")
-    assert found.events() == (
-        Event(50.0, Kind.RESTART, "a", 10.0),
-        Event(70.0, Kind.JOIN, "0"),
-    )
+    assert found.events() == (Event(50.0, Kind.RESTART, "a", 10.0), Event(70.0, Kind.JOIN, "0"))
 
 
 @pytest.mark.parametrize(

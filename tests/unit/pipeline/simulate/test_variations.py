@@ -163,10 +163,7 @@ def test_a_variation_of_several_days_keeps_the_times_of_its_days() -> None:
     ]
     draw: Any = Draw(0, 1, 0)
     varied = _varied(scenario("g", *events), draw, 0)
-    assert varied.events == (
-        Event(5.0, Kind.JOIN, "c"),
-        Event(DAY_S + 9.0, Kind.RESTART, "c", 2.0),
-    )
+    assert varied.events == (Event(5.0, Kind.JOIN, "c"), Event(DAY_S + 9.0, Kind.RESTART, "c", 2.0))
 
 
 def test_a_recording_has_the_day_of_its_first_decision() -> None:

@@ -42,13 +42,7 @@ PART = Part(
 
 
 OPTIONS = SnapshotOptions(
-    CLUSTER,
-    "t",
-    "somewhere",
-    previous=True,
-    memory_bytes=77,
-    codecs=("raw", "json"),
-    max_layers=5,
+    CLUSTER, "t", "somewhere", previous=True, memory_bytes=77, codecs=("raw", "json"), max_layers=5
 )
 
 

@@ -155,11 +155,7 @@ def test_a_part_has_the_types_of_its_base_too() -> None:
         files = (SstFile("a.sst", Path("a.sst"), 5, 1),)
         done = Compacted((files,), 3, 14, "ab", 2, keys, values, 1)
         found: Any = SpanWriter.__new__(SpanWriter)
-        found._job, found._span, found._records = (
-            Job("t", "out", (), 9),
-            Span(4, 10, 20, base),
-            7,
-        )
+        found._job, found._span, found._records = (Job("t", "out", (), 9), Span(4, 10, 20, base), 7)
         found._compactor = SimpleNamespace(finish=lambda end: done)
         found._catalog = SimpleNamespace(upload=lambda *_: ("a.sst",))
         return SpanWriter.finish(found)

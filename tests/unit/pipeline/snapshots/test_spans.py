@@ -96,12 +96,7 @@ def test_a_plan_has_a_span_for_each_partition_in_their_order(tmp_path: Path) -> 
     """Without --previous a span starts at the first offset; the job has all options."""
     log = Changelog("t", {7: Extent(3, 9), 0: Extent(1, 1)}, 1_000, "id")
     found = plan_job(
-        log,
-        str(tmp_path),
-        created_ms=55,
-        memory_bytes=77,
-        codecs=("raw", "json"),
-        max_layers=5,
+        log, str(tmp_path), created_ms=55, memory_bytes=77, codecs=("raw", "json"), max_layers=5
     )
     wanted = (Span(0, 1, 1, None, 1), Span(7, 3, 9, None, 3))
     assert found == Job("t", str(tmp_path), wanted, 55, 77, "id", ("raw", "json"), 5)

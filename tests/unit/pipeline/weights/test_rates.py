@@ -350,10 +350,7 @@ def ledger(tmp_path: Path) -> Path:
         lines += [
             encode(
                 "partition_sample",
-                {
-                    **sample(partition, at, 4_000 // (partition + 1)),
-                    "ts": NOON.timestamp() + at,
-                },
+                {**sample(partition, at, 4_000 // (partition + 1)), "ts": NOON.timestamp() + at},
             )
             for at in (0, 30)
         ]

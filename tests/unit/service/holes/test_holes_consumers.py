@@ -21,11 +21,7 @@ from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Assigned, Consumer, Ended
 from faust_assigner.service.serving.acks import Acks, Answer
 from faust_assigner.service.serving.registry import Registry, Stream
-from faust_assigner.service.store.base import (
-    Delete,
-    KeyValue,
-    Put,
-)
+from faust_assigner.service.store.base import Delete, KeyValue, Put
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, virtually
 from tests.unit.service.stories import ALL, AT, HANDOFF, acks_of, put, store

@@ -26,14 +26,7 @@ from faust_assigner.service.leading.targets import choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
-from faust_assigner.service.store.base import (
-    MAX_OPERATIONS,
-    Compare,
-    Delete,
-    Field,
-    Listing,
-    Put,
-)
+from faust_assigner.service.store.base import MAX_OPERATIONS, Compare, Delete, Field, Listing, Put
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import Change, View
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually

@@ -14,12 +14,7 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import Assigned, Leader
-from faust_assigner.service.store.base import (
-    Compare,
-    Put,
-    TxnResult,
-    Write,
-)
+from faust_assigner.service.store.base import Compare, Put, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL, AT, put, store
