@@ -24,8 +24,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "faust_assigner/coordinator/catalogue.py",
         "Catalogue.fingerprint",
-        'int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1',
-        'int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 2',
+        'return int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1',
+        'return int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 2',
         "62 bits of a digest tell catalogues apart as well as 63",
     ),
     Equivalent(
