@@ -3,13 +3,13 @@
 Any member may advertise any URL, and stock Faust sends each request to this URL, headers included.
 This module sends requests to allowed URLs only (``FAUST_ASSIGNER_URLS``). The headers
 ``Authorization`` and ``Cookie`` are sent only to the URLs in ``FAUST_ASSIGNER_CREDENTIALS_TO``.
-Redirects are not followed. The body is forwarded; stock Faust forwards only the length of the body.
+Redirects are not followed. The body is forwarded; stock Faust forwards only the length of the body. A
+forwarded request is not forwarded again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from faust.exceptions import SameNode
@@ -49,6 +49,9 @@ KEPT_BACK = frozenset(
         "upgrade",
     }
 )
+#: The header that marks a forwarded request. During a rebalance two workers may take each other for the
+#: owner of a key, and would send the request to each other until no connection is left.
+HOP = "X-Faust-Assigner-Hop"
 PASSED_BACK = (
     "Content-Type",
     "Location",
@@ -69,24 +72,19 @@ class Forwarding:
         #: URL -> number of requests that were not forwarded to it; each URL is logged once.
         self.refused: Counter[URL] = Counter()
 
-    async def forward(
-        self,
-        dest_url: URL,
-        web: Web,
-        request: Request,
-        *,
-        also: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> Response:
-        """Return the answer of the worker at ``dest_url``; ``also`` contains additional headers.
+    async def forward(self, dest_url: URL, web: Web, request: Request, **options: Any) -> Response:
+        """Return the answer of the worker at ``dest_url``.
 
         ``options`` are passed to aiohttp's client. Raises SameNode if the URL is this worker's own,
-        ServiceUnavailable if the URL is not allowed, and aiohttp's errors.
+        ServiceUnavailable if the URL is not allowed or if a different worker has forwarded the
+        request, and aiohttp's errors.
         """
         own = URL(str(self._app.conf.canonical_url))
         host, port = _host_and_port(dest_url)
         if (host, port) == _host_and_port(own):
             raise SameNode()
+        if HOP in request.headers:
+            raise ServiceUnavailable()
         if not allowed(dest_url, own, self._patterns):
             self._refuse(dest_url)
         kept_back = KEPT_BACK if named(dest_url, self._trusted) else KEPT_BACK | CREDENTIALS
@@ -98,7 +96,7 @@ class Forwarding:
         async with self._app.http_client.request(
             method=request.method,
             url=request.url.with_host(host).with_port(port),
-            headers=[*headers, *(also or {}).items()],
+            headers=[*headers, (HOP, "1")],
             data=await request.read(),
             allow_redirects=False,
             **options,

@@ -14,7 +14,7 @@ from yarl import URL
 
 from faust_assigner.app import settings
 from faust_assigner.app.queries.decide import Asked, Step, steps
-from faust_assigner.app.queries.forwarding import Forwarding
+from faust_assigner.app.queries.forwarding import HOP, Forwarding
 from faust_assigner.app.queries.places import partition_of
 from faust_assigner.app.queries.reading import KEY, ROLE, Reading, unavailable
 from faust_assigner.app.queries.replica_status import ReplicaStatus
@@ -34,8 +34,6 @@ else:
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_standing"
-#: The header that marks a forwarded request, which is not forwarded again.
-HOP = "X-Faust-Assigner-Hop"
 #: The time limit of a connection to a different worker, in seconds.
 CONNECT_S = 1.0
 #: The time limit of a request that may change data, in seconds (aiohttp's default). The limit is
@@ -143,7 +141,6 @@ class KeyRouter(Router):
                 url,
                 web,
                 request,
-                also={HOP: "1"},
                 timeout=aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_S),
             )
         except (*UNREACHABLE, SameNode, ServiceUnavailable) as error:

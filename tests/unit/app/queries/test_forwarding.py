@@ -15,7 +15,7 @@ from yarl import URL
 from faust_assigner.app.compose import forward_requests
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries import forwarding as module
-from faust_assigner.app.queries.forwarding import AllowlistRouter
+from faust_assigner.app.queries.forwarding import HOP, AllowlistRouter
 from faust_assigner.settings import table
 
 OWN, OTHER = URL("http://w0:6066"), URL("http://w1:6067")
@@ -78,7 +78,7 @@ class Made:
         app = SimpleNamespace(conf=conf, http_client=self.http, assignor=None)
         self.router: Any = over(AllowlistRouter, Router)(app)  # type: ignore[arg-type]
 
-    async def forward(self, url: URL = OTHER, **options: Any) -> Any:
+    async def forward(self, url: URL = OTHER, *, is_forwarded: bool = False, **options: Any) -> Any:
         """Forward a POST with credentials."""
 
         async def read() -> bytes:
@@ -92,6 +92,7 @@ class Made:
                 "Cookie": "secret",
                 **dict.fromkeys(CONNECTIONS, "of this connection"),
                 "Accept": "text/plain",
+                **({HOP: "1"} if is_forwarded else {}),
             },
             read=read,
         )
@@ -115,14 +116,14 @@ async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
     """Connection headers are dropped as well, and redirects are not followed."""
     it = Made(monkeypatch)
     it.http.headers |= {**PASSED, "Set-Cookie": "no", "Server": "no"}
-    body, status, headers = await it.forward(also={"X-Hop": "1"}, timeout=7)
+    body, status, headers = await it.forward(timeout=7)
     assert (body, status) == (b"answer", 201)
     assert headers == PASSED
     assert it.http.asked == [
         {
             "method": "POST",
             "url": URL("http://w1:6067/counts/a?b=c"),
-            "headers": [("Accept", "text/plain"), ("X-Hop", "1")],
+            "headers": [("Accept", "text/plain"), (HOP, "1")],
             "data": b"body",
             "allow_redirects": False,
             "timeout": 7,
@@ -139,7 +140,7 @@ async def test_fausts_own_requests_are_forwarded_with_the_same_care(
     (asked,) = it.http.asked
     assert (asked["url"], asked["headers"], asked["data"]) == (
         URL("http://w1:6067/counts/a?b=c"),
-        [("Accept", "text/plain")],
+        [("Accept", "text/plain"), (HOP, "1")],
         b"body",
     )
     with pytest.raises(ServiceUnavailable):
@@ -155,7 +156,7 @@ async def test_credentials_go_to_the_workers_that_a_setting_names(
     it = Made(monkeypatch, trusted=trusted)
     await it.forward()
     names = {name for name, _ in it.http.asked[0]["headers"]}
-    assert names == ({"Accept", "Authorization", "Cookie"} if are_sent else {"Accept"})
+    assert names == {HOP, "Accept", *(("Authorization", "Cookie") if are_sent else ())}
 
 
 @pytest.mark.parametrize("url", [OWN, URL("http://w0:6066/path")])
@@ -169,6 +170,20 @@ async def test_a_request_for_this_worker_is_not_sent(
     assert it.http.asked == []
     await it.forward(URL("http://w0:6068"))
     assert len(it.http.asked) == 1
+
+
+@pytest.mark.parametrize("kind", [Made, Routed])
+async def test_a_forwarded_request_is_not_forwarded_again(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Made]
+) -> None:
+    """Two workers that take each other for the owner would exchange it until no connection is left."""
+    it = kind(monkeypatch)
+    with pytest.raises(ServiceUnavailable):
+        await it.forward(is_forwarded=True)
+    with pytest.raises(SameNode):
+        await it.forward(OWN, is_forwarded=True)
+    assert it.http.asked == []
+    assert not it.router.forwarding.refused, "the URL itself is allowed"
 
 
 async def test_a_url_that_is_not_allowed_is_refused_counted_and_logged_once(

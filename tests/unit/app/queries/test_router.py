@@ -16,8 +16,9 @@ from yarl import URL
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries import router as module
 from faust_assigner.app.queries.decide import Here, Who
+from faust_assigner.app.queries.forwarding import HOP
 from faust_assigner.app.queries.reading import KEY, ROLE
-from faust_assigner.app.queries.router import CONNECT_S, HOP, MARK, PATIENT_S, SHUNNED_S, KeyRouter
+from faust_assigner.app.queries.router import CONNECT_S, MARK, PATIENT_S, SHUNNED_S, KeyRouter
 
 LOG, FORWARD_S = "shop-counts-changelog", 3.0
 OWN, OWNER, COPY, LAST = (URL(f"http://w{n}:6066") for n in range(4))
@@ -43,11 +44,11 @@ class Workers:
 
     def __init__(self) -> None:
         self.answers: dict[URL, Any] = {}
-        self.asked: list[tuple[URL, Any, Any]] = []
+        self.asked: list[tuple[URL, Any]] = []
 
-    async def forward(self, url: URL, web: Any, request: Any, *, also: Any, timeout: Any) -> Any:
+    async def forward(self, url: URL, web: Any, request: Any, *, timeout: Any) -> Any:
         """Note the request and return the worker's answer."""
-        self.asked.append((url, also, timeout))
+        self.asked.append((url, timeout))
         answer = self.answers.get(url, Answer())
         if isinstance(answer, BaseException):
             raise answer
@@ -63,7 +64,7 @@ class Careful(Router):  # type: ignore[misc]
     async def route_topic_req(self, topic: Any, key: Any, web: Any, request: Any) -> Any:
         """Forward the request to the topic's reader."""
         assert (topic, key, type(web), type(request)) == ("orders", "a", SimpleNamespace, Request)
-        return await self.forwarding.forward(OWNER, None, None, also=None, timeout=None)
+        return await self.forwarding.forward(OWNER, None, None, timeout=None)
 
 
 class Made:
@@ -122,7 +123,7 @@ class Made:
 async def test_fausts_own_requests_go_through_the_forwarding_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They have no hop and no time limit of ours."""
+    """They have no time limit of ours."""
     it, said = Made(monkeypatch, Here()), list[Any]()
 
     async def forward(*asked: Any, **options: Any) -> str:
@@ -150,7 +151,7 @@ async def test_the_owner_answers_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_another_worker_is_asked_as_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request has the hop header and the time limit of a read or of a write."""
+    """The request has the time limit of a read or of a write."""
     it = Made(monkeypatch, FRESH)
     for method in ("GET", "HEAD", "POST"):
         assert (await it.get(method)).status == 200
@@ -158,9 +159,9 @@ async def test_another_worker_is_asked_as_the_owner(monkeypatch: pytest.MonkeyPa
         aiohttp.ClientTimeout(total=s, sock_connect=CONNECT_S) for s in (FORWARD_S, PATIENT_S)
     ]
     assert it.workers.asked == [
-        (OWNER, {HOP: "1"}, limits[0]),
-        (OWNER, {HOP: "1"}, limits[0]),
-        (OWNER, {HOP: "1"}, limits[1]),
+        (OWNER, limits[0]),
+        (OWNER, limits[0]),
+        (OWNER, limits[1]),
     ]
 
 

@@ -64,15 +64,13 @@ async def test_each_header_is_forwarded_as_often_as_it_was_sent(
         method="PUT", url=URL("http://w0:6066/x"), headers=CIMultiDict(headers), read=read
     )
     web = SimpleNamespace(bytes=lambda body, **_: body)
-    answer = await it.router.forwarding.forward(
-        URL("http://w1:6067"), web, request, also={"X-Hop": "1"}
-    )
+    answer = await it.router.forwarding.forward(URL("http://w1:6067"), web, request)
     assert answer == b"answer"
     assert it.http.asked == [
         {
             "method": "PUT",
             "url": URL("http://w1:6067/x"),
-            "headers": [*headers, ("X-Hop", "1")],
+            "headers": [*headers, ("X-Faust-Assigner-Hop", "1")],
             "data": b"body",
             "allow_redirects": False,
         }
