@@ -12,7 +12,7 @@ from functools import cached_property
 
 from faust_assigner.status.member_reports import known_sum
 from faust_assigner.status.report import Copy, Partition, Report
-from faust_assigner.status.words import table_of
+from faust_assigner.status.words import leader_topic, table_of
 
 #: The most topics in a family's label; further topics are only counted.
 _NAMED = 3
@@ -69,7 +69,7 @@ def families_of(report: Report) -> tuple[Family, ...]:
     """
     by_topic: defaultdict[str, list[Partition]] = defaultdict(list)
     for partition in report.partitions:
-        if partition.topic != f"{report.group}-__assignor-__leader":
+        if partition.topic != leader_topic(report.group):
             by_topic[partition.topic].append(partition)
     together: defaultdict[tuple[tuple[int, str | None], ...], list[str]] = defaultdict(list)
     for topic, partitions in by_topic.items():

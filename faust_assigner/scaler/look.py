@@ -11,6 +11,7 @@ from faust_assigner.status.build import build, changelogs_of
 from faust_assigner.status.evidence import Evidence, Place
 from faust_assigner.status.members import View, listed, views_of
 from faust_assigner.status.report import ANSWERED, MemberReport, Partition, Report
+from faust_assigner.status.words import leader_topic
 
 #: Reasons why a partition is not processed during a rebalance or restore -> the reason as text.
 _MOVING = {
@@ -90,13 +91,9 @@ def _tasks(evidence: Evidence, views: Sequence[View]) -> int:
         subscriptions,
         counts,
         changelogs=changelogs_of(evidence, views) & counts.keys(),
-        weightless={_leader_topic(evidence.group.group_id)} & counts.keys(),
+        weightless={leader_topic(evidence.group.group_id)} & counts.keys(),
     )
     return sum(group.partitions for group in groups if group.adds_load)
-
-
-def _leader_topic(group_id: str) -> str:
-    return f"{group_id}-__assignor-__leader"
 
 
 def _standbys(views: Sequence[View]) -> int | None:
@@ -111,7 +108,7 @@ def _standbys(views: Sequence[View]) -> int | None:
 
 
 def _sources(report: Report) -> dict[Place, Source]:
-    leader = _leader_topic(report.group)
+    leader = leader_topic(report.group)
     return {
         (one.topic, one.partition): Source(
             owner=one.owner or "", committed=one.committed, end=one.end

@@ -27,6 +27,7 @@ from faust_assigner.status.report import (
     Totals,
 )
 from faust_assigner.status.waiting import waits_of
+from faust_assigner.status.words import leader_topic
 from faust_assigner.wire import join
 from faust_assigner.wire.worker_status import WorkerStatus
 
@@ -127,13 +128,15 @@ def _partition_reports(
         for one in view.status.standing
     }
     changelogs = changelogs_of(evidence, views)
+    leader = leader_topic(evidence.group.group_id)
     found = []
     for place in sorted({*owners, *copies, *evidence.committed}):
         topic, number = place
         is_changelog = topic in changelogs
         committed, end = evidence.committed.get(place), evidence.ends.get(place)
         lag = None
-        if not is_changelog and end is not None and (committed is not None or end == 0):
+        is_read = not is_changelog and topic != leader
+        if is_read and end is not None and (committed is not None or end == 0):
             lag = max(0, end - (committed or 0))
         found.append(
             Partition(

@@ -24,6 +24,7 @@ from faust_assigner.status.words import (
     behind,
     condition,
     count_of,
+    leader_topic,
     listed,
     named,
     names_of,
@@ -78,7 +79,13 @@ def _render_head(report: Report) -> Iterator[Text]:
 
 
 def _lag(report: Report) -> str:
-    sources = [one for one in report.partitions if not one.is_changelog and one.owner is not None]
+    sources = [
+        one
+        for one in report.partitions
+        if not one.is_changelog
+        and one.owner is not None
+        and one.topic != leader_topic(report.group)
+    ]
     dark = [one for one in sources if one.lag is None]
     if dark and len(dark) == len(sources):
         return "lag not known"
@@ -196,7 +203,7 @@ def partitions(numbers: Numbers, group: str) -> str:
     """Format ``0-3 of orders and the tables rates, totals``; topics with equal numbers share an entry."""
     together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
     for topic, held in sorted(numbers.items()):
-        if topic != f"{group}-__assignor-__leader":
+        if topic != leader_topic(group):
             together[held].append(topic)
     lines = []
     for held, topics in sorted(together.items(), key=lambda item: item[1]):

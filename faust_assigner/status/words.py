@@ -91,6 +91,11 @@ def table_of(topic: str, group: str) -> str:
     return ""
 
 
+def leader_topic(group: str) -> str:
+    """Return the name of Faust's leader topic, which contains no records."""
+    return f"{group}-__assignor-__leader"
+
+
 def listed(names: Sequence[str]) -> str:
     """Join the first names, with a count of the omitted names."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""

@@ -15,6 +15,7 @@ from aiokafka.coordinator.protocol import (
 from faust_assigner.status.build import build
 from faust_assigner.status.described import EAGER, STOCK, STRANGER, decode_group
 from faust_assigner.status.evidence import Evidence, Heard
+from faust_assigner.status.render import _lag
 from faust_assigner.status.report import (
     ANSWERED,
     NOT_ASKED,
@@ -24,11 +25,14 @@ from faust_assigner.status.report import (
     Partition,
     Report,
 )
+from faust_assigner.status.words import leader_topic
 from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.outcome import for_others
 from faust_assigner.wire.worker_status import Peer, Standstill, TableStatus
-from tests.support.status import LOG, MadeGroup, group
+from tests.support.status import LOG, TOPICS, MadeGroup, group
+
+LEADER = leader_topic("shop")
 
 
 def member(report: Report, name: str) -> MemberReport:
@@ -122,6 +126,19 @@ def test_a_lag_that_nobody_can_tell_is_unknown_and_not_zero() -> None:
     assert partition(report, "orders", 0).lag is None
     assert {member(report, name).lag for name in ("w0", "w1")} == {None}
     assert member(report, "w1").standby_lag is None
+
+
+def test_the_leader_topic_hides_no_unknown_lag() -> None:
+    """Before the first commits the topic is the only partition whose end, 0, is processed."""
+    made = group(2, topics={**TOPICS, LEADER: 1})
+    evidence = made.evidence()
+    ends = {place: 0 if place[0] == LEADER else end for place, end in evidence.ends.items()}
+    report = build(replace(evidence, committed={}, ends=ends))
+    assert {member(report, name).lag for name in ("w0", "w1")} == {None}
+    assert partition(report, LEADER, 0).lag is None
+    assert _lag(report) == "lag not known"
+    known = {("orders", number): 1000 for number in range(6)}
+    assert _lag(build(replace(evidence, committed=known, ends=ends))) == "lag 0 records"
 
 
 def test_an_empty_partition_has_no_lag_before_its_first_commit() -> None:
