@@ -14,8 +14,8 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     """Return whether requests may be forwarded to ``url`` from the worker at ``own``.
 
     With ``patterns`` (``host``, ``host:port``, ``*.domain`` or a network such as ``10.0.0.0/8``) only
-    matching URLs are allowed. Without patterns, all URLs are allowed except link-local, multicast
-    and unspecified addresses, and loopback unless ``own`` is loopback too.
+    matching URLs are allowed. An IPv6 address may have brackets. Without patterns, all URLs are allowed
+    except link-local, multicast and unspecified addresses, and loopback unless ``own`` is loopback too.
     """
     host = _host_of(url)
     if url.scheme not in ("http", "https") or not host:
@@ -44,7 +44,11 @@ def _pattern_matches(pattern: str, host: str, port: int | None) -> bool:
     if "/" in pattern:
         address = _ip_address(host)
         return address is not None and address in ipaddress.ip_network(pattern, strict=False)
-    return fnmatchcase(host, pattern) or fnmatchcase(f"{host}:{port}", pattern)
+    written = f"[{host}]" if ":" in host else host
+    # Brackets at the beginning belong to an IPv6 address, and are no set of characters.
+    literal = pattern.replace("[", "[[]") if pattern.startswith("[") else pattern
+    names = host, f"{host}:{port}", written, f"{written}:{port}"
+    return any(fnmatchcase(name, literal) for name in names)
 
 
 def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -62,6 +62,25 @@ def test_a_network_may_be_given_by_one_of_its_hosts(url: str, is_allowed: bool) 
 
 
 @pytest.mark.parametrize(
+    ("pattern", "urls"),
+    [
+        ("[fd00::1]", {"http://[fd00::1]:6066", "http://[fd00::1]:80"}),
+        ("[FD00::1]:6066", {"http://[fd00::1]:6066"}),
+        ("[fd00::*]:6066", {"http://[fd00::1]:6066", "http://[fd00::f]:6066"}),
+        ("fd00::1", {"http://[fd00::1]:6066", "http://[fd00::1]:80"}),
+        ("fd00::1:6066", {"http://[fd00::1]:6066"}),
+    ],
+)
+def test_an_address_in_brackets_is_written_as_in_a_url(pattern: str, urls: set[str]) -> None:
+    """Brackets are no set of characters; an address without a port may also be written without them."""
+    patterns = read(URLS, argument=pattern, environment={})
+    hosts = ("[fd00::1]:6066", "[fd00::1]:80", "[fd00::f]:6066", "f", "w1")
+    asked = [f"http://{host}" for host in hosts]
+    assert {url for url in asked if named(URL(url), patterns)} == urls
+    assert {url for url in asked if allowed(URL(url), OWN, patterns)} == urls
+
+
+@pytest.mark.parametrize(
     ("url", "is_near"),
     [
         ("http://localhost.:6066", True),
