@@ -73,7 +73,6 @@ class OpenWindows:
             for key in self._keys.pop((partition, end), ()):
                 if self._rows is None:
                     self._table.data.data.pop(key, None)
-        self._table._partition_latest_timestamp.pop(partition, None)
         self._whole.discard(partition)
 
     def restored(self, partition: int) -> None:

@@ -73,8 +73,19 @@ def test_a_partition_that_goes_leaves_nothing_and_takes_no_other_along() -> None
     windows.forget(0)
     assert (windows.first(0), windows.first(1)) == (None, 10.0)
     assert list(table.data.data) == [("b", (0.0, 10.0))]
-    assert dict(table._partition_latest_timestamp) == {1: 10.0}
     assert list(windows._ends) == [1]
+
+
+@pytest.mark.parametrize("part", ["restored", "forget"])
+def test_the_time_of_relative_to_now_never_goes_back(part: str) -> None:
+    """Each eager round restores the kept partitions too; an agent may read before its next write."""
+    table = Table()
+    table.data = Files(Database())
+    windows = OpenWindows(table)
+    windows.add(("a", (0.0, 10.0)), 0)
+    getattr(windows, part)(0)
+    assert windows.first(0) is None
+    assert table._partition_latest_timestamp[0] == 10.0
 
 
 def test_the_latest_window_stays_the_latest() -> None:
