@@ -78,6 +78,8 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self._inputs: defaultdict[tuple[str, int], Input] = defaultdict(Input)
         self._cpu_at = 0.0
         self._changelog_ends: dict[TP, int] = {}
+        #: The number of rounds so far: a round during a sample's requests ends the sample.
+        self._rounds = 0
 
     async def on_start(self) -> None:
         """Connect to the app's assignor and tables, which exist by now."""
@@ -101,6 +103,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
 
         When such a partition returns, records of other workers have moved its end offset.
         """
+        self._rounds += 1
         owned = app.assignor.assigned_actives()
         for found in (self._inputs, self._changelog_ends):
             for tp in found.keys() - owned:
@@ -168,10 +171,13 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         between = getattr(consumer, "between_generations", app.rebalancing)
         if not actives or between or app.in_recovery:
             return []
+        rounds = self._rounds
         async with asyncio.timeout(ASK_TIMEOUT_S):
             ends = await consumer.highwaters(*actives)
         tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}
         sizes = await asyncio.get_running_loop().run_in_executor(None, state_sizes, actives, tables)
+        if self._rounds != rounds:
+            return []
         for tp in self._inputs.keys() - set(actives):
             del self._inputs[tp]  # drops inputs of other topics and of revoked partitions
         cpu_ms = self._share_cpu()

@@ -91,6 +91,29 @@ async def test_what_others_wrote_is_not_counted_when_a_partition_returns(
     assert (await counted(sensor))[LOG.topic][0] == 3
 
 
+async def test_a_partition_that_goes_while_the_broker_is_asked_leaves_no_end(
+    sensor: LedgerSensor, shop: Shop
+) -> None:
+    """Its end would be the begin of the next sample after its return; kept counts run on."""
+    await counted(sensor)
+    arrive(sensor)
+    shop.end = 107
+    held, asked = shop.owned, shop.consumer.highwaters
+
+    async def revoked_meanwhile(*tps: TP) -> dict[TP, int]:
+        ends = await asked(*tps)
+        shop.owned = {SOURCE}
+        await sensor.forget_others(shop, {SOURCE})
+        return ends
+
+    shop.consumer.highwaters = revoked_meanwhile
+    await counted(sensor)
+    assert await counted(sensor) == {}
+    shop.owned, shop.end, shop.consumer.highwaters = held, 500, asked
+    await sensor.forget_others(shop, held)
+    assert await counted(sensor) == {"orders": (1, 3), LOG.topic: (0, 0)}
+
+
 async def test_a_copy_counts_as_gone(sensor: LedgerSensor, shop: Shop) -> None:
     """It is assigned, but another worker writes it."""
     await counted(sensor)
