@@ -31,9 +31,12 @@ async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
     """
     tables = app.tables
     offsets = tables.recovery.standby_offsets
+    # Before a copy is followed, its partition's position is where auto_offset_reset puts new consumers.
+    follower = getattr(tables.recovery, "standbys", None)
+    followed = ends.keys() if follower is None else follower.followed
     read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
     positions = await _request_each_on_thread(
-        app, _position_of, [tp for tp, end in ends.items() if read[tp] < end]
+        app, _position_of, [tp for tp, end in ends.items() if read[tp] < end and tp in followed]
     )
     # Fetched records that wait in the queue are not applied yet, so their partition's position does not
     # count.

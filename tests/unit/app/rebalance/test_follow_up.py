@@ -647,6 +647,14 @@ async def test_copies_are_read_as_far_as_the_best_of_what_is_known() -> None:
     assert await copy_offsets.read_to(app, {}) == {}
 
 
+async def test_the_position_of_a_copy_that_is_not_read_yet_does_not_count() -> None:
+    """With ``consumer_auto_offset_reset="latest"`` this position is the end of the changelog."""
+    app = App({A: 10, B: 10}, {A: None, B: 4})
+    app.positions = {A: 10, B: 8}
+    app.tables.recovery.standbys = SimpleNamespace(followed={B})
+    assert await copy_offsets.read_to(app, app.ends) == {A: 0, B: 8}
+
+
 def test_partitions_are_claimed_by_topic_in_order() -> None:
     """The order holds for claims of any kind."""
     tps = [TP("b", 2), TP("a", 7), TP("b", 0), TP("a", 3)]
