@@ -77,12 +77,11 @@ class Exporters:
 
     def _begin(self, sensor: Monitor) -> None:
         self._pushed.append(sensor)
-        kind = type(sensor).__name__
-        if kind == "PrometheusMonitor":
+        if _is_a(sensor, "PrometheusMonitor"):
             self._closing.append(export_to_prometheus(self._source))
-        elif kind == "OpenTelemetryMonitor":
+        elif _is_a(sensor, "OpenTelemetryMonitor"):
             self._closing.append(export_to_otel(self._source, sensor.meter))
-        self.is_measured |= kind != "Monitor"
+        self.is_measured |= type(sensor) is not Monitor
 
     def close(self) -> None:
         """Remove the series of this source."""
@@ -90,11 +89,16 @@ class Exporters:
             self._closing.pop()()
 
 
+def _is_a(sensor: Monitor, kind: str) -> bool:
+    """Whether a monitor is of this class of Faust or of a subclass; the class's packages may be missing."""
+    return any(base.__name__ == kind for base in type(sensor).__mro__)
+
+
 # -- StatsD, Datadog, Faust's page of statistics
 
 
 def _push_to_monitor(sensor: Monitor, snapshot: Snapshot) -> None:
-    client = getattr(sensor, "client", None)
+    client, is_datadog = getattr(sensor, "client", None), _is_a(sensor, "DatadogMonitor")
     for name, series in snapshot.series.items():
         exported = BY_NAME[name].exported
         if BY_NAME[name].labels == ():
@@ -104,7 +108,7 @@ def _push_to_monitor(sensor: Monitor, snapshot: Snapshot) -> None:
                 sensor.metric_counts[exported] = value
             if client is None:
                 continue
-            if type(sensor).__name__ == "DatadogMonitor":
+            if is_datadog:
                 tags = dict(zip(BY_NAME[name].labels, labels, strict=True))
                 client.gauge(exported, value, labels=tags)
             else:

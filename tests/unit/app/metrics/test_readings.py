@@ -478,9 +478,14 @@ class DatadogMonitor(Monitor):
     client: Any = None
 
 
-def test_monitors_get_figures_in_their_own_form() -> None:
+class OwnDatadogMonitor(DatadogMonitor):
+    """An app's own monitor."""
+
+
+@pytest.mark.parametrize("kind", [DatadogMonitor, OwnDatadogMonitor])
+def test_monitors_get_figures_in_their_own_form(kind: type[DatadogMonitor]) -> None:
     """StatsD's names contain cleaned labels; a figure without a value is removed."""
-    statsd, datadog, plain = StatsdMonitor(), DatadogMonitor(), Monitor()
+    statsd, datadog, plain = StatsdMonitor(), kind(), Monitor()
     statsd.client, datadog.client = Client(), Client()
     for one in (statsd, datadog, plain):
         one.metric_counts[f"{PREFIX}commit_age_seconds"] = 4
@@ -503,11 +508,20 @@ def test_monitors_get_figures_in_their_own_form() -> None:
     assert exporters.is_measured
 
 
-def test_a_new_monitor_is_found_at_the_next_push(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without monitors no snapshot is taken; each exporter starts once and is closed once."""
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_new_monitor_is_found_at_the_next_push(
+    monkeypatch: pytest.MonkeyPatch, is_own: bool
+) -> None:
+    """Without monitors no snapshot is taken; each exporter starts once and is closed once.
+
+    An app may have its own subclass of a monitor.
+    """
     acts: list[Any] = []
-    prometheus = type("PrometheusMonitor", (Monitor,), {})()
-    otel = type("OpenTelemetryMonitor", (Monitor,), {"meter": "meter"})()
+    kinds: list[Any] = [
+        type("PrometheusMonitor", (Monitor,), {}),
+        type("OpenTelemetryMonitor", (Monitor,), {"meter": "meter"}),
+    ]
+    prometheus, otel = (type("Own", (kind,), {})() if is_own else kind() for kind in kinds)
 
     def begin(name: str) -> Any:
         def beginning(*given: Any) -> Any:
