@@ -10,6 +10,7 @@ from mode import Service, get_logger
 
 from faust_assigner.app.queries.decide import Here
 from faust_assigner.app.queries.freshness import Look, Marks
+from faust_assigner.app.recovery.changelog_extents import without_leader
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
@@ -128,16 +129,19 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             tp for tp in self.marks if not (assignor.is_standby(tp) or assignor.is_active(tp))
         ]:
             del self.marks[tp]
-        copies = sorted(
-            tp for tp in tuple(app.tables.recovery.standby_tps) if assignor.is_standby(tp)
-        )
+        held = {tp for tp in tuple(app.tables.recovery.standby_tps) if assignor.is_standby(tp)}
+        if not held:
+            return
+        thread = app.consumer._thread
+        client = thread._ensure_consumer()
+        # A request waits until each of its partitions has a leader.
+        copies = sorted(held - without_leader(client, held))
         if not copies:
             return
         asked_at = monotonic()
-        thread = app.consumer._thread
         # Ask the broker: under exactly_once Faust returns the end offsets that its last fetch
         # reported.
-        ends = await thread.call_thread(thread._ensure_consumer().end_offsets, copies)
+        ends = await thread.call_thread(client.end_offsets, copies)
         for tp in copies:
             if (end := ends.get(tp)) is not None and assignor.is_standby(tp):
                 self.marks.setdefault(tp, Marks()).note(Look(asked_at, end))

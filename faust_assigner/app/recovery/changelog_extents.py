@@ -48,7 +48,7 @@ class ChangelogExtents:
         client = thread._ensure_consumer()
 
         async def ask() -> dict[TP, int]:
-            if self._apart and 0 < len(lost := _without_leader(client, tps)) < len(tps):
+            if self._apart and 0 < len(lost := without_leader(client, tps)) < len(tps):
                 raise Leaderless(lost)
             found: dict[TP, int] = await thread.call_thread(getattr(client, question), sorted(tps))
             return found
@@ -57,7 +57,7 @@ class ChangelogExtents:
         return {tp: found[tp] for tp in tps}
 
 
-def _without_leader(client: AIOKafkaConsumer, tps: Collection[TP]) -> frozenset[TP]:
+def without_leader(client: AIOKafkaConsumer, tps: Collection[TP]) -> frozenset[TP]:
     """Return the partitions that have no leader in the client's metadata."""
     leader = client._client.cluster.leader_for_partition
     return frozenset(tp for tp in tps if leader(tp) == NO_LEADER)

@@ -150,7 +150,11 @@ class Knowing:
             flush_buffers=lambda: self.table.data._dbs[0].update({b"offset": b"6"}),
             standby_tps={COPY},
         )
-        client = SimpleNamespace(end_offsets="end_offsets")
+        self.leaders: dict[TP, int] = {}
+        cluster = SimpleNamespace(leader_for_partition=lambda tp: self.leaders.get(tp, 7))
+        client = SimpleNamespace(
+            end_offsets="end_offsets", _client=SimpleNamespace(cluster=cluster)
+        )
         thread = SimpleNamespace(_ensure_consumer=lambda: client, call_thread=self._ask)
         self.app: Any = SimpleNamespace(
             assignor=assignor,
@@ -324,6 +328,25 @@ async def test_two_copies_are_known_each_by_itself(monkeypatch: pytest.MonkeyPat
     assert it.standing.here(COPY) == Here(lag=0, age_s=0.0)
     assert it.standing.here(other) == Here(lag=0, age_s=4.0)
     assert it.standing.here(TP("log", 2)) == Here()
+
+
+async def test_a_changelog_without_a_leader_holds_up_no_other_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request waits until each of its partitions has a leader; without any leader none is sent."""
+    it, now, other = Knowing(), 100.0, TP("log", 1)
+    monkeypatch.setattr(replica_status, "monotonic", lambda: now)
+    it.table.data._dbs[1] = {b"offset": b"6"}
+    it.ends, it.recovery.standby_tps = {COPY: 9, other: 7}, {COPY, other}
+    await it.standing.request_ends()
+    now, it.leaders = 104.0, {COPY: -1}
+    await it.standing.request_ends()
+    assert it.asked == [("end_offsets", [COPY, other]), ("end_offsets", [other])]
+    assert it.standing.here(other) == Here(lag=0, age_s=0.0)
+    assert len(it.standing.marks[COPY].looks) == 1
+    it.leaders[other] = -1
+    await it.standing.request_ends()
+    assert len(it.asked) == 2
 
 
 async def test_a_copy_that_is_not_looked_up_yet_is_not_known() -> None:
