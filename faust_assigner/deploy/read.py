@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.app.rebalance.warming import SHORT
+from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.deploy.fleet import Fleet, NotKnown, Worker
 from faust_assigner.settings import table
 from faust_assigner.settings.schema import Setting
@@ -104,6 +105,9 @@ def _check_known(evidence: Evidence, views: Sequence[View], settings: Mapping[st
         raise NotKnown(f"the assignments of these members are unreadable: {listed(unread)}")
     if "table_standby_replicas" not in settings:
         raise NotKnown("no worker answered, so the number of standbys is unknown")
+    if evidence.leaderless:
+        places = "; ".join(as_ranges(evidence.leaderless))
+        raise NotKnown(f"partitions without a leader: {places}")
     if not evidence.ends:
         raise NotKnown("the brokers did not return end offsets")
 

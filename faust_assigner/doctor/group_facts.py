@@ -29,7 +29,7 @@ async def look(where: Where, *, between_s: float, clock: Callable[[], float]) ->
     async with Looks(where, clock) as looks:
         first = await looks.look()
         topics, limits = await asyncio.gather(
-            topics_of(where.connection, {topic for topic, _ in first.ends}),
+            topics_of(where.connection, {topic for topic, _ in (*first.ends, *first.leaderless)}),
             _broker_limits(where.connection),
         )
         await asyncio.sleep(between_s)

@@ -76,7 +76,7 @@ def look_of(evidence: Evidence) -> Look:
         tasks=_tasks(evidence, views),
         standbys=_standbys(views) if changelogs_of(evidence, views) else 0,
         sources=sources,
-        busy=tuple(_busy(report, views)),
+        busy=(*_busy(report, views), *_leaderless(evidence)),
         notes=tuple(_notes(report, sources)),
     )
 
@@ -142,6 +142,12 @@ def _busy(report: Report, views: Sequence[View]) -> Iterator[str]:
     yield from _standing(report.partitions)
     if report.members and report.is_settled and all(one.end is None for one in report.partitions):
         yield "the brokers did not return end offsets"
+
+
+def _leaderless(evidence: Evidence) -> Iterator[str]:
+    """Yield the reason against a change while the backlog of some partitions is unknown."""
+    if evidence.leaderless:
+        yield f"partitions without a leader: {'; '.join(as_ranges(evidence.leaderless))}"
 
 
 def _member(member: MemberReport) -> Iterator[str]:

@@ -13,7 +13,7 @@ from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import KafkaError
 from yarl import URL
 
-from faust_assigner.clients.group_views import CONSUMER_TYPE
+from faust_assigner.clients.group_views import CONSUMER_TYPE, as_ranges
 from faust_assigner.clients.groups import (
     GroupNotFound,
     NoBrokerAnswers,
@@ -66,6 +66,8 @@ class Looks:
         self._urls: dict[str, str] = {}
         self._client: AIOKafkaClient | None = None
         self._consumer: AIOKafkaConsumer | None = None
+        #: The partitions without a leader at the last request for end offsets.
+        self._leaderless: frozenset[Place] = frozenset()
 
     async def __aenter__(self) -> Looks:
         # All workers' hosts are resolved concurrently; threads are created on demand.
@@ -106,7 +108,7 @@ class Looks:
             evidence = await self._search(evidence)
             ends, problems = await self._ends(_topics(evidence))
         self._remember(evidence)
-        return replace(evidence, ends=ends, problems=problems)
+        return replace(evidence, ends=ends, leaderless=self._leaderless, problems=problems)
 
     async def rounds(self, evidence: Evidence) -> tuple[RoundTold, ...]:
         """Return the last rounds from the workers that answered."""
@@ -217,15 +219,20 @@ class Looks:
     # -- the brokers
 
     async def _ends(self, topics: frozenset[str]) -> tuple[dict[Place, int], tuple[str, ...]]:
-        """Return the end offsets, or a sentence with the reason why they are unknown."""
+        """Return the end offsets, and a sentence with the reason why some or all are unknown."""
         deadline_s = max(self._where.deadline_s, 1.0) * 2
+        self._leaderless = frozenset()
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._end_offsets(topics), ()
+                ends = await self._end_offsets(topics)
         except (TimeoutError, KafkaError) as error:
             reason = f"no answer within {deadline_s:g} s" if not str(error) else str(error)
             said = f"Lags are unknown: the brokers did not return end offsets ({reason})"
             return {}, (said,)
+        if not self._leaderless:
+            return ends, ()
+        places = "; ".join(as_ranges(self._leaderless))
+        return ends, (f"Lags are unknown of partitions without a leader: {places}",)
 
     async def _end_offsets(self, topics: frozenset[str]) -> dict[Place, int]:
         if not topics:
@@ -234,11 +241,16 @@ class Looks:
             self._consumer = await _started(AIOKafkaConsumer(**self._where.connection))
         # Only existing topics are queried: a deleted topic would use up the time limit.
         cluster = await self._consumer._client.fetch_all_metadata()
-        wanted = [
-            TopicPartition(topic, number)
-            for topic in sorted(topics)
-            for number in sorted(cluster.partitions_for_topic(topic) or ())
-        ]
+        found, led = (
+            {(topic, number) for topic in topics for number in numbers_of(topic) or ()}
+            for numbers_of in (
+                cluster.partitions_for_topic,
+                cluster.available_partitions_for_topic,
+            )
+        )
+        # The request would wait until each of its partitions has a leader.
+        self._leaderless = frozenset(found - led)
+        wanted = [TopicPartition(topic, number) for topic, number in sorted(led)]
         ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(wanted)
         return {(tp.topic, tp.partition): end for tp, end in ends.items()}
 

@@ -31,7 +31,8 @@ class Evidence:
     ``heard`` has the outcomes by URL. ``peers`` are the members of the last round, as a worker
     lists them; workers are asked for this list only during a rebalance. ``urls`` maps member ids to
     URLs from earlier queries.
-    ``committed`` and ``ends`` are offsets; ``problems`` are sentences about missing data.
+    ``committed`` and ``ends`` are offsets; ``problems`` are sentences about missing data. Partitions that
+    are ``leaderless`` have no end offset.
     ``taken_at`` is in seconds since 1970.
     """
 
@@ -41,5 +42,6 @@ class Evidence:
     urls: Mapping[str, str] = field(default_factory=dict)
     committed: Mapping[Place, int] = field(default_factory=dict)
     ends: Mapping[Place, int] = field(default_factory=dict)
+    leaderless: frozenset[Place] = frozenset()
     taken_at: float = 0.0
     problems: tuple[str, ...] = ()

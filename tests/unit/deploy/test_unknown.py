@@ -42,7 +42,7 @@ def test_a_group_that_cannot_be_planned_has_its_first_reason(
     """The reason names the group's members."""
     monkeypatch.setattr("faust_assigner.deploy.read._settings", lambda status, views: {})
     group = SimpleNamespace(is_settled=is_settled, state="Odd")
-    evidence: Any = SimpleNamespace(group=group, ends={})
+    evidence: Any = SimpleNamespace(group=group, ends={}, leaderless=frozenset())
     status: Any = SimpleNamespace(partitions=())
     with pytest.raises(NotKnown, match=words):
         _read_fleet(evidence, views, status)
@@ -52,9 +52,15 @@ def test_without_end_offsets_no_round_can_be_planned(monkeypatch: pytest.MonkeyP
     """The counts of partitions come with the end offsets."""
     settings = {"table_standby_replicas": "1"}
     monkeypatch.setattr("faust_assigner.deploy.read._settings", lambda status, views: settings)
-    evidence: Any = SimpleNamespace(group=SimpleNamespace(is_settled=True), ends={})
-    with pytest.raises(NotKnown, match="did not return end offsets"):
-        _read_fleet(evidence, [view("a")], SimpleNamespace(partitions=()))  # type: ignore[arg-type]
+    for leaderless, words in (
+        (frozenset(), "did not return end offsets"),
+        ({("t", 4), ("t", 3)}, "partitions without a leader: t 3-4"),
+    ):
+        evidence: Any = SimpleNamespace(
+            group=SimpleNamespace(is_settled=True), ends={}, leaderless=leaderless
+        )
+        with pytest.raises(NotKnown, match=words):
+            _read_fleet(evidence, [view("a")], SimpleNamespace(partitions=()))  # type: ignore[arg-type]
 
 
 def test_a_planner_that_fails_or_does_not_rest_leaves_the_answer_unknown(

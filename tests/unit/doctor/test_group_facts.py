@@ -135,7 +135,7 @@ async def test_a_group_is_looked_at_twice_with_the_brokers_limits_between(
 ) -> None:
     """The second look comes after the pause; limits that the brokers do not report are unknown."""
     client.configs |= changes
-    client.partitions = {"orders": {0}}
+    client.partitions = {"orders": {0}, "clicks": {0, 1}}
     events: list[object] = []
 
     class Looks:
@@ -150,7 +150,11 @@ async def test_a_group_is_looked_at_twice_with_the_brokers_limits_between(
 
         async def look(self) -> Any:
             events.append("look")
-            return SimpleNamespace(number=events.count("look"), ends={("orders", 0): 5})
+            return SimpleNamespace(
+                number=events.count("look"),
+                ends={("orders", 0): 5},
+                leaderless=frozenset({("clicks", 0)}),
+            )
 
     async def sleep(seconds: float) -> None:
         events.append(seconds)
@@ -164,5 +168,8 @@ async def test_a_group_is_looked_at_twice_with_the_brokers_limits_between(
     found: Any = await look(Where(connection={}, group_id="shop"), between_s=4.0, clock=clock)
     assert events == [("shop", clock), "look", 4.0, "look", "closed"]
     assert (found.evidence.number, found.later.number) == (1, 2)
-    assert found.topics == {"orders": TopicFacts(partitions=1)}
+    assert found.topics == {
+        "orders": TopicFacts(partitions=1),
+        "clicks": TopicFacts(partitions=2),
+    }
     assert (found.record_bytes, found.session_bounds_s) == (record_bytes, bounds_s)

@@ -199,6 +199,14 @@ def test_some_missing_end_offsets_do_not_hold_the_size() -> None:
     assert set(found.sources) == {("orders", 1)}
 
 
+def test_partitions_without_a_leader_hold_the_size() -> None:
+    """Their backlog is unknown, and so may be the number of tasks."""
+    made = group(2, topics={"orders": 3})
+    evidence = made.evidence(heard=heard(made), ends={("orders", 1): 7})
+    found = look_of(replace(evidence, leaderless=frozenset({("orders", 2), ("orders", 0)})))
+    assert found.busy == ("partitions without a leader: orders 0,2",)
+
+
 def test_the_first_of_two_rounds_holds_the_size() -> None:
     """A member's answer announces a second round, in which revoked partitions are assigned."""
     made = MadeGroup().join("m0", "m1", holds=True).round().round()

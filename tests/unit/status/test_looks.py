@@ -314,6 +314,8 @@ class Consumer:
         """Two partitions of each existing topic."""
         return None if topic == "gone" else {1, 0}
 
+    available_partitions_for_topic = partitions_for_topic
+
     async def end_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Record the request."""
         self.asked.append(wanted)

@@ -115,14 +115,22 @@ async def test_workers_are_asked_within_the_given_limit(
 async def test_end_offsets_are_those_of_the_existing_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One consumer is started for all looks; a topic that was deleted has no partition."""
+    """One consumer is started for all looks; a topic that was deleted has no partition.
+
+    Partitions without a leader are not asked for: the request would wait for their leader.
+    """
     told: list[Any] = []
+    lost = set[tuple[str, int]]()
 
     class Consumer:
         def __init__(self, **options: Any) -> None:
             told.append(options)
+            all_ = {"a": {3, 1}, "b": {0}}
             cluster = SimpleNamespace(
-                partitions_for_topic=lambda topic: {"a": {3, 1}, "b": {0}}.get(topic)
+                partitions_for_topic=all_.get,
+                available_partitions_for_topic=lambda topic: {
+                    number for number in all_.get(topic, ()) if (topic, number) not in lost
+                },
             )
 
             async def fetch() -> Any:
@@ -146,9 +154,16 @@ async def test_end_offsets_are_those_of_the_existing_partitions(
         found = await looks._ends(frozenset({"b", "gone", "a"}))
         assert found == ({("a", 1): 10, ("a", 3): 20, ("b", 0): 30}, ())
     assert await looks._ends(frozenset()) == ({}, ())
+    assert looks._leaderless == frozenset()
+    lost |= {("a", 3), ("b", 0)}
+    assert await looks._ends(frozenset({"b", "a"})) == (
+        {("a", 1): 10},
+        ("Lags are unknown of partitions without a leader: a 3; b 0",),
+    )
+    assert looks._leaderless == lost
     await looks.close()
     wanted = [("a", 1), ("a", 3), ("b", 0)]
-    assert told == [{"client_id": "c"}, "start", wanted, wanted, "stop"]
+    assert told == [{"client_id": "c"}, "start", wanted, wanted, [("a", 1)], "stop"]
 
 
 async def test_the_loopback_of_the_coordinators_own_machine_is_asked(
