@@ -58,6 +58,14 @@ class Where:
     deadline_s: float = 3.0
 
 
+class _Lookups(ThreadPoolExecutor):
+    """Threads that resolve host names; the end of the event loop does not wait for a name server."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the idle threads, and begin no further lookup."""
+        super().shutdown(wait=False, cancel_futures=True)
+
+
 class Looks:
     """Queries a group repeatedly, over one connection, and remembers the workers' URLs."""
 
@@ -71,7 +79,7 @@ class Looks:
 
     async def __aenter__(self) -> Looks:
         # All workers' hosts are resolved concurrently; threads are created on demand.
-        lookups = ThreadPoolExecutor(MOST_LOOKUPS, thread_name_prefix="lookup")
+        lookups = _Lookups(MOST_LOOKUPS, thread_name_prefix="lookup")
         asyncio.get_running_loop().set_default_executor(lookups)
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
@@ -285,6 +286,25 @@ async def test_missing_end_offsets_are_a_problem_with_the_reason(
         ends, problems = await made.looks._ends(frozenset({"t"}))
         assert ends == {}
         assert words in problems[0]
+
+
+def test_the_result_does_not_wait_for_a_name_server_after_the_deadline() -> None:
+    """A request for a host's address cannot be cancelled, and may take most of a minute."""
+    answers, ended = threading.Event(), threading.Event()
+
+    def resolve() -> None:
+        answers.wait(5.0)
+        ended.set()
+
+    async def query() -> str:
+        async with Looks(Where(connection={}, group_id="shop"), lambda: 0.0):
+            asyncio.get_running_loop().run_in_executor(None, resolve)
+        return "result"
+
+    assert asyncio.run(query()) == "result"
+    assert not ended.is_set()
+    answers.set()
+    assert ended.wait(5.0)
 
 
 class Consumer:
