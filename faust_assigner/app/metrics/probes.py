@@ -164,11 +164,11 @@ class Restores:
         self._since = 0.0
 
     def stalled_s(self, now: float) -> float:
-        """Return the seconds since the last restored record or the last new assignment."""
+        """Return the seconds since the last restored record, downloaded block or new assignment."""
         app, recovery = self._app, self._app.tables.recovery
         progress = getattr(recovery, "progress", None)
         at = (
-            0 if progress is None else progress.total,
+            0 if progress is None else progress.total + progress.blocks,
             sum(offset_or_minus_one(offset) for offset in tuple(recovery.active_offsets.values())),
             app.assignor.generation,
         )

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from mode import get_logger
 
 from faust_assigner.app.recovery.batched_replay import run_until_stopped
 from faust_assigner.app.recovery.decoding import ANYTHING, Decoding, refusal_of_rows
+from faust_assigner.app.recovery.progress import Progress
 from faust_assigner.app.recovery.restore_task import SNAPSHOT, Cold, Restored, Settings
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.changelog import changelogs
@@ -80,7 +82,8 @@ class Finder:
             raise ValueError("no snapshots are configured")
         storage = open_storage(settings.snapshots)
         if isinstance(storage, FsspecStorage):
-            storage.stopped = stop  # otherwise a rebalance or a stop would wait for the download
+            # Otherwise a rebalance or a stop would wait for the download.
+            storage.stopped = partial(_after_block, settings.progress, stop)
         self._catalog = Catalog(storage)
         topics = sorted({tp.topic for tp in tps})
         logs = run_until_stopped(changelogs(settings.connection, topics, tps), stop)
@@ -118,6 +121,12 @@ class Finder:
             )
         logger.info("%s-%d: there is no snapshot to restore from", tp.topic, tp.partition)
         return None
+
+
+def _after_block(progress: Progress, stop: Callable[[], bool]) -> bool:
+    """Count a downloaded block; return whether to stop."""
+    progress.blocks += 1
+    return stop()
 
 
 def scratch_folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:

@@ -35,6 +35,8 @@ class Progress:
         self._now = now
         #: Records restored since the worker started.
         self.total = 0
+        #: Downloaded blocks of snapshots: the records of a snapshot are restored only at its end.
+        self.blocks = 0
         self._clear()
 
     def _clear(self) -> None:

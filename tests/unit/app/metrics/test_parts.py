@@ -223,7 +223,7 @@ def test_a_restored_record_counts_as_progress_of_a_restore(bench: Bench) -> None
     restores = Restores(bench.app)
     assert restores.stalled_s(100.0) == 0
     assert restores.stalled_s(107.0) == 7
-    bench.recovery.progress = SimpleNamespace(total=1)
+    bench.recovery.progress = SimpleNamespace(total=1, blocks=0)
     assert restores.stalled_s(110.0) == 0
     bench.recovery.progress.total = 2
     assert restores.stalled_s(113.0) == 0

@@ -337,8 +337,8 @@ def test_a_worker_that_stops_says_so_before_all_else(app: App, stops: str) -> No
     assert problems(app, stalled, now=1.0) == []
 
 
-def test_progress_of_a_restore_is_any_of_three_numbers(app: App) -> None:
-    """The numbers are generation, total and the sum of offsets; an empty table has -1."""
+def test_progress_of_a_restore_is_any_of_four_numbers(app: App) -> None:
+    """The numbers are generation, total, blocks and the sum of offsets; an empty table has -1."""
     restores = Restores(app)
     assert restores.stalled_s(10.0) == 0.0
     app.recovery.active_offsets = {LOGS[0]: 3, LOGS[1]: None}
@@ -347,10 +347,12 @@ def test_progress_of_a_restore_is_any_of_three_numbers(app: App) -> None:
     assert restores.stalled_s(25.0) == 5.0
     app.recovery.active_offsets[LOGS[1]] = 1
     assert restores.stalled_s(30.0) == 0.0
-    app.recovery.progress = SimpleNamespace(total=0)
+    app.recovery.progress = SimpleNamespace(total=0, blocks=0)
     assert restores.stalled_s(32.0) == 2.0
     app.recovery.progress.total = 4
     assert restores.stalled_s(40.0) == 0.0
+    app.recovery.progress.blocks = 1
+    assert restores.stalled_s(45.0) == 0.0
     app.assignor.generation = 8
     assert restores.stalled_s(50.0) == 0.0
     assert restores.stalled_s(51.5) == 1.5

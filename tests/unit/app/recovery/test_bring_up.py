@@ -22,6 +22,7 @@ from faust_assigner.app.recovery.from_snapshots import (
     from_snapshot,
     sweep_scratch,
 )
+from faust_assigner.app.recovery.progress import Progress
 from faust_assigner.app.recovery.restore_task import (
     LOCAL,
     REPLAY,
@@ -578,9 +579,13 @@ def test_a_stop_of_the_restore_stops_its_downloads(monkeypatch: pytest.MonkeyPat
     """A rebalance waits for the restore's threads."""
     monkeypatch.setattr(from_snapshots, "changelogs", lambda *given: None)
     monkeypatch.setattr(from_snapshots, "run_until_stopped", lambda work, stop: {})
-    stop = Stop()
-    finder = Finder(bring_up.replace(Job().settings, snapshots="memory://there"), [A], stop)
-    assert finder._catalog.storage.stopped is stop  # type: ignore[attr-defined]
+    stop, progress = Stop(), Progress()
+    settings = bring_up.replace(Job().settings, snapshots="memory://there", progress=progress)
+    stopped = Finder(settings, [A], stop)._catalog.storage.stopped  # type: ignore[attr-defined]
+    assert not stopped()
+    stop.set()
+    assert stopped()
+    assert progress.blocks == 2, "a download is progress before its records are restored"
 
 
 def test_snapshots_are_judged_against_each_changelog_now(
