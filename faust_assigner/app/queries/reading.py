@@ -85,6 +85,15 @@ class Reading:
         if self.who is Who.COPY_HERE and not table.is_global:
             raise NotHere("a copy answers only for the row of the requested key")
 
+    def check_rows_stayed(self) -> None:
+        """Raise NotHere if rows in memory, or sets, may have been dropped during the request."""
+        if (
+            self.who is Who.OWNER_HERE
+            and not self.standing.is_owner(self.tp)
+            and not isinstance(self.table.data, WriteBehindStore)
+        ):
+            raise NotHere("the key's partition has just left this worker")
+
     def _is_key(self, store: WriteBehindStore, key: bytes) -> bool:
         """Return whether ``key`` is the requested key or a window of it.
 
@@ -154,6 +163,7 @@ def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
         token = SCOPE.set(reading)
         try:
             response = await answer(view, request, *args, **kwargs)
+            reading.check_rows_stayed()
         except NotHere as error:
             return unavailable(view.web, str(error))
         finally:

@@ -357,7 +357,8 @@ async def test_a_view_may_be_asked_by_something_else_than_our_router(request_: A
 async def test_an_answer_without_headers_comes_back_as_it_is(tmp_path: Path, answer: Any) -> None:
     """A view may return any object to its wrapper."""
     worker = Worker(tmp_path)
-    reading = Reading(worker.app, worker.counts, "key", TP(LOG, 0), Who.OWNER_HERE)
+    standing: Any = SimpleNamespace(app=worker.app, is_owner=lambda tp: True)
+    reading = Reading(standing, worker.counts, "key", TP(LOG, 0), Who.OWNER_HERE)
 
     async def view(view: Any, request: Any) -> Any:
         return answer

@@ -162,6 +162,25 @@ async def test_a_view_reads_in_the_scope_of_its_request_and_the_answer_says_so()
     assert response.headers == {"a": "b"}
 
 
+@pytest.mark.parametrize("in_files", [False, True])
+async def test_rows_in_memory_that_left_during_the_request_are_no_answer(in_files: bool) -> None:
+    """The view would see missing rows or empty sets; a store in files refuses such a read itself."""
+    worker, store = Worker(A0), Store("a")
+    store.table.data = object.__new__(WriteBehindStore) if in_files else {}
+    reading = Reading(worker, store.table, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
+
+    def answer() -> Any:
+        worker.owned.clear()
+        return SimpleNamespace(headers={}, status=200)
+
+    response = await answered(reading, answer)
+    if in_files:
+        assert (response.status, response.headers[ROLE]) == (200, "owner")
+    else:
+        error, options = response
+        assert (options["status"], "has just left this worker" in error) == (503, True)
+
+
 async def test_a_view_that_may_not_read_is_a_503_that_says_when_to_ask_again() -> None:
     """Any other error is raised; the scope ends in both cases."""
     reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
