@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: The maximum number of looks per copy; if a copy is further behind, its oldest looks are dropped.
+#: The maximum number of looks per copy; the looks for a copy far behind are further apart.
 MOST_LOOKS = 256
 
 
@@ -32,9 +32,13 @@ class Marks:
     _through: int = 0
 
     def note(self, look: Look) -> None:
-        """Add a look; drop the oldest looks beyond ``MOST_LOOKS``."""
+        """Add a look; beyond ``MOST_LOOKS`` drop every second look between the first and the last.
+
+        A dropped look makes the copy at most older than it is.
+        """
         self.looks.append(look)
-        del self.looks[:-MOST_LOOKS]
+        if len(self.looks) > MOST_LOOKS:
+            del self.looks[1:-1:2]
 
     def note_empty_range(self, applied: int, end: int) -> None:
         """Note that no record exists between ``applied``, the copy's offset, and ``end``."""

@@ -54,9 +54,12 @@ def test_a_marker_at_the_end_is_no_record_that_is_lacking() -> None:
 
 def test_looks_are_bounded() -> None:
     """A copy that never catches up needs bounded memory."""
-    seen = marks(*((float(n), n + 1) for n in range(10 * MOST_LOOKS)))
-    assert len(seen.looks) == MOST_LOOKS
-    assert seen.fresh_at(0) is None
+    seen = Marks()
+    for n in range(10 * MOST_LOOKS):
+        seen.note(Look(float(n), n + 1))
+        assert len(seen.looks) <= MOST_LOOKS
+    assert seen.fresh_at(-1) is None
+    assert seen.fresh_at(0) == 0.0
 
 
 @settings(max_examples=examples(300, 60), deadline=None)
@@ -84,11 +87,14 @@ def test_what_a_copy_has_reached_drops_the_looks_before_and_keeps_the_rest() -> 
     assert seen.looks == [Look(3.0, 25), Look(4.0, 30)]
 
 
-def test_the_oldest_looks_are_dropped_first() -> None:
-    """The newest end determines the lag."""
+def test_the_age_of_a_copy_far_behind_stays_known() -> None:
+    """The bound may be longer than the looks at their usual interval; the newest end is the lag."""
     seen = marks(*((float(n), 10 * n) for n in range(MOST_LOOKS + 3)))
-    assert seen.looks[0] == Look(3.0, 30)
-    assert seen.looks[-1].asked_at == MOST_LOOKS + 2
+    assert seen.looks[:3] == [Look(0.0, 0), Look(2.0, 20), Look(4.0, 40)]
+    assert [look.asked_at for look in seen.looks[-3:]] == [256.0, 257.0, 258.0]
+    assert seen.lag(9) == 2570
+    assert seen.fresh_at(9) == 0.0
+    assert seen.fresh_at(35) == 2.0
 
 
 def test_markers_that_were_passed_count_while_the_copy_stands_there() -> None:
