@@ -40,14 +40,11 @@ logger = get_logger(__name__)
 
 #: Seconds without a changelog record after which the loop checks whether more will come.
 IDLE_S = 0.25
-
 #: Seconds between two writes of a standby's records to its database; a kill loses at most
 #: the records of this time.
 STANDBY_FLUSH_INTERVAL_S = 1.0
-
 #: Seconds without a failure after which the pause between two retries is short again.
 TRUSTED_AFTER_S = 60.0
-
 #: Seconds that agents get to finish their current events when a table fails.
 PATIENCE_S = 10.0
 

@@ -98,8 +98,8 @@ class Rules:
     now_ms: int
     stamps: bool = False  # message.timestamp.type=LogAppendTime
     keys: bool = False  # cleanup.policy has 'compact'
-    before_ms: int = 2**63 - 1
-    after_ms: int = 2**63 - 1
+    before_ms: int = INT64_MAX
+    after_ms: int = INT64_MAX
 
 
 def cut_batch(data: bytes) -> bytes:
@@ -164,11 +164,8 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
     """
     contents = read_contents(data, batch)
     if rules.keys and contents.without_key.size:
-        _refuse_records(
-            "it has no key, but the topic is compacted",
-            ErrorCode.invalid_record,
-            contents.without_key.tolist(),
-        )
+        why = "it has no key, but the topic is compacted"
+        _refuse_records(why, ErrorCode.invalid_record, contents.without_key.tolist())
     if batch.codec and not np.array_equal(contents.offsets, np.arange(batch.count)):
         raise BadBatch(
             "offsets inside the batch are not 0, 1, 2, ...", ErrorCode.unknown_server_error
