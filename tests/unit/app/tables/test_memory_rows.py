@@ -100,3 +100,10 @@ async def test_a_revoked_partition_without_a_table_drops_no_row(table: Any) -> N
     table["a"] = 1
     recovery_of(table).revoke(TP("source", 0))
     assert dict(table.data.data) == {"a": 1}
+
+
+def test_a_function_in_place_of_the_tables_method_stays(table: Any) -> None:
+    """A test of an app may put a mock there before the first access to the rows."""
+    table.send_changelog = send_changelog = SimpleNamespace()
+    assert dict(table.data.data) == {}
+    assert table.send_changelog is send_changelog
