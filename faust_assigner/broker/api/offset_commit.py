@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from faust_assigner.broker.api.membership import asked
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.topics import Topic
 from faust_assigner.broker.wire import milliseconds
+from faust_assigner.coordinator.effects import CommitReply
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
@@ -61,7 +62,30 @@ async def commit_answer(
     return {"topics": topics}
 
 
-def in_slices(changes: Changes) -> Iterator[dict[TopicPartition, Committed]]:
+async def store_in_slices(
+    call: Call,
+    changes: Changes,
+    check: Callable[[Iterable[TopicPartition]], Awaitable[Code]],
+    store: Callable[[dict[TopicPartition, Committed]], Code],
+) -> Code:
+    """Check a commit, then store its offsets in slices; stop at the first error and return it.
+
+    Each further slice is checked again: other requests were served since the last one, so a member may have
+    lost its partitions, a transaction may have ended, or the group may be deleted.
+    """
+    error = await check(changes)
+    for number, part in enumerate(_in_slices(changes)):
+        if number:
+            error = await check(part)
+        if error is Code.NONE:
+            error = store(part)
+        if error is not Code.NONE:
+            break
+        await call.throttle.turn()
+    return error
+
+
+def _in_slices(changes: Changes) -> Iterator[dict[TopicPartition, Committed]]:
     """Yield the offsets in slices of at most COMMITTED_AT_ONCE; one write stores each slice.
 
     A topic that was deleted meanwhile is left out: a new topic of its name would inherit its offsets.
@@ -76,21 +100,23 @@ async def _check_member_and_store(
     call: Call, request: OffsetCommitRequest, changes: Changes
 ) -> ErrorCode:
     """Let the group check the member, then store the offsets; return one error for all valid partitions."""
-    reply = await asked(
-        call,
-        request.group_id,
-        lambda token: CommitOffsets(
-            token,
-            request.member_id,
-            request.generation_id_or_member_epoch,
-            getattr(request, "group_instance_id", None),
-            call.version,
-            partitions=tuple(changes),
-        ),
-    )
-    if reply.error is not Code.NONE:
-        return _answered_error(call, request, reply.error)
-    return ErrorCode(await _commit(call, request.group_id, changes))
+    group_id = request.group_id
+
+    async def check(partitions: Iterable[TopicPartition]) -> Code:
+        event = partial(
+            CommitOffsets,
+            member_id=request.member_id,
+            generation=request.generation_id_or_member_epoch,
+            instance_id=getattr(request, "group_instance_id", None),
+            api_version=call.version,
+            partitions=tuple(partitions),
+        )
+        reply: CommitReply = await asked(call, group_id, event)
+        return reply.error
+
+    books = call.node.groups.books
+    error = await store_in_slices(call, changes, check, partial(books.commit, group_id))
+    return ErrorCode(error) if error is Code.NONE else _answered_error(call, request, error)
 
 
 def _answered_error(call: Call, request: OffsetCommitRequest, error: Code) -> ErrorCode:
@@ -147,16 +173,6 @@ async def _check_partitions(
                 changes[(topic.name, part.partition_index)] = committed, log
             await call.throttle.turn()
     return faults, changes
-
-
-async def _commit(call: Call, group_id: str, changes: Changes) -> Code:
-    """Store the offsets in slices; stop at the first error and return it."""
-    for part in in_slices(changes):
-        stored = call.node.groups.books.commit(group_id, part)
-        if stored is not Code.NONE:
-            return stored
-        await call.throttle.turn()
-    return Code.NONE
 
 
 APIS: Final = (Api(OFFSET_COMMIT, "OffsetCommit", 2, 10, offset_commit),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.membership import asked
-from faust_assigner.broker.api.offset_commit import Changes, commit_answer, in_slices
+from faust_assigner.broker.api.offset_commit import Changes, commit_answer, store_in_slices
 from faust_assigner.broker.api.produce import flush, needs_flush
 from faust_assigner.broker.security.acls import (
     CLUSTER,
@@ -23,8 +23,10 @@ from faust_assigner.broker.security.acls import (
 )
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.wire import milliseconds
+from faust_assigner.coordinator.effects import CommitReply
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets
+from faust_assigner.coordinator.offsets import TopicPartition
 from faust_assigner.coordinator.transactions import Place
 from faust_assigner.coordinator.transactions.events import (
     AddAndWriteOffsets,
@@ -214,35 +216,27 @@ async def _check_and_store(
     call: Call, request: TxnOffsetCommitRequest, changes: Changes
 ) -> ErrorCode:
     """Check the transaction and the member, then store; return one error for all valid partitions."""
-    error = _ask_transaction(call, request)
-    if error is not Code.NONE:
-        return ErrorCode(error)
-    reply = await asked(
-        call,
-        request.group_id,
-        lambda token: CommitOffsets(
-            token,
-            getattr(request, "member_id", ""),
-            getattr(request, "generation_id", -1),
-            getattr(request, "group_instance_id", None),
-            call.version,
-            transactional=True,
-            partitions=tuple(changes),
-        ),
-    )
-    if reply.error is not Code.NONE:
-        stale = reply.error is Code.STALE_MEMBER_EPOCH
-        return ErrorCode.illegal_generation if stale else ErrorCode(reply.error)
-    for part in in_slices(changes):
-        # Each slice of the request is checked again: the transaction may have ended meanwhile.
+    group_id = request.group_id
+
+    async def check(partitions: Iterable[TopicPartition]) -> Code:
         error = _ask_transaction(call, request)
-        if error is Code.NONE:
-            books = call.node.groups.books
-            error = books.store_pending(request.group_id, request.producer_id, part)
         if error is not Code.NONE:
-            break
-        await call.throttle.turn()
-    return ErrorCode(error)
+            return error
+        event = partial(
+            CommitOffsets,
+            member_id=getattr(request, "member_id", ""),
+            generation=getattr(request, "generation_id", -1),
+            instance_id=getattr(request, "group_instance_id", None),
+            api_version=call.version,
+            transactional=True,
+            partitions=tuple(partitions),
+        )
+        reply: CommitReply = await asked(call, group_id, event)
+        return reply.error
+
+    store = partial(call.node.groups.books.store_pending, group_id, request.producer_id)
+    error = await store_in_slices(call, changes, check, store)
+    return ErrorCode.illegal_generation if error is Code.STALE_MEMBER_EPOCH else ErrorCode(error)
 
 
 def _ask_transaction(call: Call, request: TxnOffsetCommitRequest) -> Code:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 import uuid
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from faust_assigner.broker.api import offset_commit
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import Throttle
+from faust_assigner.coordinator.events import DeleteGroup, LeaveGroup, Leaver
 from faust_assigner.coordinator.offsets import Committed
 from tests.support.asking import ask
 from tests.support.clients.raw_client import request_frame
@@ -163,6 +167,53 @@ def test_a_topic_that_is_deleted_during_a_commit_keeps_none_of_its_offsets(
         return list(hall.node.groups.books.offsets("g").entries)
 
     assert in_hall(story) == []
+
+
+def between_slices(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Store each of three offsets in its own write, and act after the first of these writes."""
+    monkeypatch.setattr(offset_commit, "COMMITTED_AT_ONCE", 1)
+    turns = itertools.count(1)
+
+    async def turned(throttle: Throttle, size: int = 0) -> None:
+        if next(turns) == 4:
+            act()
+
+    monkeypatch.setattr(Throttle, "turn", turned)
+
+
+def test_the_rest_of_a_commit_whose_group_is_deleted_belongs_to_a_new_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Earlier, these offsets belonged to no group: they were neither listed nor expired, nor deletable."""
+
+    async def story(hall: Hall) -> tuple[list[int], bool, int]:
+        hall.node.catalogue.create("t", 3, {})
+        replies: list[Any] = []
+        between_slices(monkeypatch, lambda: hall.node.groups.ask("g", DeleteGroup, replies.append))
+        errors = await committed(hall, *map(place, range(3)))
+        assert [int(reply.error) for reply in replies] == [0]
+        groups = hall.node.groups
+        return errors, groups.get("g") is not None, len(groups.books.offsets("g"))
+
+    assert in_hall(story) == ([0, 0, 0], True, 2)
+
+
+def test_a_member_that_loses_its_place_during_its_commit_stores_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The partitions may belong to a next owner, whose offsets would be overwritten."""
+
+    async def story(hall: Hall) -> tuple[list[int], int]:
+        hall.node.catalogue.create("t", 3, {})
+        member_id = await member_of(hall)
+        leave = partial(LeaveGroup, leavers=(Leaver(member_id),))
+        between_slices(monkeypatch, lambda: hall.node.groups.ask("g", leave, lambda reply: None))
+        errors = await committed(
+            hall, *map(place, range(3)), generation_id_or_member_epoch=1, member_id=member_id
+        )
+        return errors, len(hall.node.groups.books.offsets("g"))
+
+    assert in_hall(story) == ([UNKNOWN_MEMBER] * 3, 1)
 
 
 @pytest.mark.parametrize(("retention_ms", "expires"), [(-1, None), (0, NOW), (500, NOW + 500)])
