@@ -6,11 +6,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from faust_assigner.broker.storage.records import HEADER
+
+#: The base offset of a batch -> the time of its append in ms, which only the store has.
+AppendedMs: TypeAlias = Callable[[int], int]
 
 
 class Row(NamedTuple):
@@ -121,34 +124,26 @@ class BatchIndex:
         """Return the greatest timestamp; None without batches."""
         return max(self._times) if self._times else None
 
-    def max_timestamp(self, position: int) -> int:
-        """Return the greatest timestamp of one batch."""
-        return self._times[position]
+    def time_of(self, position: int, appended_ms: AppendedMs) -> int:
+        """Return the greatest timestamp of one batch; the time of its append if no record has a time."""
+        timestamp = self._times[position]
+        return timestamp if timestamp >= 0 else appended_ms(self.bases[position])
 
-    def first_newer(self, timestamp: int, first: int, stop: int) -> int:
-        """Return the first position from ``first`` with a time above ``timestamp``, else ``stop``."""
-        newer = (n for n in range(first, stop) if self._times[n] > timestamp)
+    def first_newer(self, time_ms: int, first: int, stop: int, appended_ms: AppendedMs) -> int:
+        """Return the first position from ``first`` with a time above ``time_ms``, else ``stop``."""
+        newer = (n for n in range(first, stop) if self.time_of(n, appended_ms) > time_ms)
         return next(newer, stop)
 
-    def overdue(
-        self, oldest_ms: int | None, max_bytes: int | None, appended_ms: Callable[[int], int]
-    ) -> int:
+    def overdue(self, oldest_ms: int | None, max_bytes: int | None, appended_ms: AppendedMs) -> int:
         """Return how many of the oldest batches to delete, by age or by the size of the log.
 
-        ``oldest_ms`` is the oldest time that may stay, ``max_bytes`` the greatest size; None: no limit. If no
-        record of a batch has a time, the batch has the age of its append, which ``appended_ms`` returns for
-        its base offset. A batch that compaction emptied is deleted with the batches before it.
+        ``oldest_ms`` is the oldest time that may stay, ``max_bytes`` the greatest size; None: no limit. A
+        batch that compaction emptied is deleted with the batches before it.
         """
         count = 0
         if oldest_ms is not None:
             while count < len(self.bases) and (
-                self.sizes[count] == HEADER.size
-                or (
-                    self._times[count]
-                    if self._times[count] >= 0
-                    else appended_ms(self.bases[count])
-                )
-                < oldest_ms
+                self.sizes[count] == HEADER.size or self.time_of(count, appended_ms) < oldest_ms
             ):
                 count += 1
         if max_bytes is not None and self.bases:

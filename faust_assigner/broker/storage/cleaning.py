@@ -70,11 +70,12 @@ def cleanable(log: PartitionLog, rules: Rules, now_ms: int) -> Cleanable | None:
     stop = min(len(index) - 1, bisect_left(index.bases, log.stable_offset))
     dirty = bisect_left(index.bases, log.cleaned_to)
     if rules.min_lag_ms > 0:
-        stop = index.first_newer(now_ms - rules.min_lag_ms, dirty, max(stop, dirty))
+        newest_ms = now_ms - rules.min_lag_ms
+        stop = index.first_newer(newest_ms, dirty, max(stop, dirty), log.appended_ms)
     if dirty >= stop:
         return None
     dirty_bytes, all_bytes = index.bytes_between(dirty, stop), index.bytes_between(0, stop)
-    is_overdue = now_ms - index.max_timestamp(dirty) > rules.max_lag_ms
+    is_overdue = now_ms - index.time_of(dirty, log.appended_ms) > rules.max_lag_ms
     return Cleanable(dirty, stop, dirty_bytes / max(all_bytes, 1), is_overdue)
 
 

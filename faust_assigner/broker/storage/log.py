@@ -278,17 +278,18 @@ class PartitionLog:
         """Delete the oldest batches above the age or size; return the number of deleted records."""
         oldest_ms = now_ms - retention_ms if retention_ms >= 0 else None
         max_bytes = retention_bytes if retention_bytes >= 0 else None
-        drop = self.index.overdue(oldest_ms, max_bytes, self._appended_ms)
+        drop = self.index.overdue(oldest_ms, max_bytes, self.appended_ms)
         if not drop:
             return 0
         old_start = self.start_offset
         self.trim(self.index.bases[drop] if drop < len(self.index) else self.end_offset)
         return self.start_offset - old_start
 
-    def _appended_ms(self, base: int) -> int:
+    def appended_ms(self, base: int) -> int:
         """Return the time at which the batch at offset ``base`` was appended, which only the store has.
 
-        A batch with an unreadable index entry counts as new, so that retention keeps it and other logs go on.
+        A batch with an unreadable index entry counts as new: retention and compaction keep it, and other
+        logs go on.
         """
         try:
             entry = self.store.get(self.index_key(base))

@@ -20,11 +20,12 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 def write(log: PartitionLog, *pairs: Pair, at_ms: int = 0, codec: int = 0, **header: Any) -> int:
-    """Append a batch of (key, value) records; return its base offset."""
+    """Append a batch of (key, value) records at a time, by default their own; return its base offset."""
     body = b"".join(keyed_record(k, v, offset_delta=n) for n, (k, v) in enumerate(pairs))
     attributes = header.pop("attributes", 0) | codec
     packed = pack(codec, body) if codec else body
-    data = batch(packed, count=len(pairs), attributes=attributes, timestamp=at_ms, **header)
+    timestamp = header.pop("timestamp", at_ms)
+    data = batch(packed, count=len(pairs), attributes=attributes, timestamp=timestamp, **header)
     return log.append(parse_batch(data), data, at_ms)
 
 

@@ -127,7 +127,10 @@ def test_a_rewritten_batch_has_the_newest_time_of_its_records(
     stored = log.store.get(log.batch_key(0))
     assert stored is not None
     assert offsets(log) == [0, 2, 3, 4]
-    assert (read_header(stored).max_timestamp, log.index.max_timestamp(0)) == (newest, newest)
+    assert (read_header(stored).max_timestamp, log.index.rows(0, 1)[0].max_timestamp) == (
+        newest,
+        newest,
+    )
 
 
 def test_a_batch_that_cannot_be_read_stays_as_it_is(log: PartitionLog) -> None:
@@ -309,6 +312,16 @@ def test_lags_are_those_of_the_records_behind_the_last_pass(log: PartitionLog) -
     found = cleanable(log, Rules(min_lag_ms=35, max_lag_ms=60), 100)
     assert found is not None
     assert (found.dirty, found.stop, found.is_overdue) == (3, 5, False)
+
+
+def test_records_without_a_time_have_the_age_of_their_append(log: PartitionLog) -> None:
+    """As in Kafka. Earlier, they counted as records of 1969, so min.compaction.lag.ms did not keep them."""
+    for at_ms in (10, 20, 30, 40):
+        write(log, (b"a", b"v"), at_ms=at_ms, timestamp=-1)
+    found = [cleanable(log, Rules(min_lag_ms=lag), 50) for lag in (25, 50)]
+    assert [one and one.stop for one in found] == [2, None]
+    overdue = [cleanable(log, Rules(max_lag_ms=lag), 50) for lag in (39, 40)]
+    assert [one is not None and one.is_overdue for one in overdue] == [True, False]
 
 
 def test_a_key_that_is_the_digest_of_another_key_is_a_key_of_its_own(log: PartitionLog) -> None:

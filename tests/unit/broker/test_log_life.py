@@ -183,7 +183,7 @@ def test_a_batch_of_exactly_the_oldest_time_is_kept() -> None:
     for n, time in enumerate((99, 100, 101)):
         index.append(n, n + 1, 70, time)
     assert [index.overdue(oldest, None, int) for oldest in (99, 100, 101, 102)] == [0, 1, 2, 3]
-    assert [index.first_newer(time, 0, 3) for time in (98, 99, 100, 101)] == [0, 1, 2, 3]
+    assert [index.first_newer(time, 0, 3, int) for time in (98, 99, 100, 101)] == [0, 1, 2, 3]
 
 
 def test_times_are_found_in_batches_that_came_after_the_first_search() -> None:
