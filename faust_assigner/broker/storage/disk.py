@@ -11,11 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import Store
 
 logger = logging.getLogger(__name__)
+#: Seconds after which a wait for the disk is logged; a producer gives up after 30 s by default.
+SLOW_S: Final = 10.0
 
 
 class Flushing:
@@ -38,7 +41,19 @@ class Flushing:
             await asyncio.wait({before})
         # This wait may not cover later writes, so later callers need the next wait.
         self._under_way, self._next = self._next, None
-        self._store.note_flushed(await self._aside(self._store.flush))
+        slow = asyncio.get_running_loop().call_later(SLOW_S, _log_slow_disk)
+        try:
+            self._store.note_flushed(await self._aside(self._store.flush))
+        finally:
+            slow.cancel()
+
+
+def _log_slow_disk() -> None:
+    logger.warning(
+        "the disk has not confirmed the last writes for %g s: the broker acknowledges no further records of "
+        "topics with flush.messages until the disk answers; check the disk",
+        SLOW_S,
+    )
 
 
 class DiskSpace:

@@ -13,6 +13,7 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.storage import disk as storage_disk
 from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.clients.raw_client import batch
@@ -58,6 +59,30 @@ async def until(condition: threading.Event) -> None:
     """Let the loop run until a thread sets the event."""
     while not condition.is_set():
         await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(("slow_s", "lines"), [(0.001, 1), (60.0, 0)])
+def test_a_disk_that_does_not_answer_is_logged(
+    slow_s: float, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Earlier, the producers waited without a word in the broker's log."""
+    monkeypatch.setattr(storage_disk, "SLOW_S", slow_s)
+
+    async def story(hall: Hall) -> None:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        disk = Disk(hall)
+        disk.free.clear()
+        producer, _ = hall.connect("producer")
+        produce(producer)
+        await until(disk.reached)
+        async with asyncio.timeout(10.0):
+            while len(caplog.records) < lines:
+                await asyncio.sleep(0.001)
+        disk.free.set()
+        await hall.answers(1)
+
+    in_hall(story)
+    assert caplog.text.count("the disk has not confirmed the last writes for") == lines
 
 
 def test_a_record_is_acknowledged_when_it_is_on_the_disk_and_others_do_not_wait() -> None:
