@@ -32,7 +32,7 @@ from faust_assigner.service.store.base import (
 )
 from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.tasks import first
-from faust_assigner.service.view import Change
+from faust_assigner.service.view import Change, View
 from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -172,12 +172,14 @@ class Catalogue:
         """
         view = self.mirror.view
         wanted = {topic for entry in view.consumers.values() for topic in entry.value.topics}
-        removed = {t for t, mark in view.removed.items() if mark.value != IN_KAFKA}
-        return sorted((view.topics.keys() | view.removed.keys() | wanted) - removed)
+        known = view.topics.keys() | view.removed.keys() | wanted
+        return sorted(topic for topic in known if not _is_removed_by_operator(view, topic))
 
     def _followed(self, topic: str, count: int | None) -> tuple[list[Compare], list[Write]]:
         """Return the compares and writes for Kafka's answer; None means an unknown topic."""
         view, mark = self.mirror.view, self.keys.removed(topic)
+        if _is_removed_by_operator(view, topic):
+            return [], []  # since the question to Kafka
         entry = view.topics.get(topic)
         if count is not None:
             self._missed.pop(topic, None)
@@ -239,6 +241,11 @@ class Catalogue:
         # The write's transaction checks the mark: an operator may remove the topic after a read.
         unless = {mark: _removed(config.topic)} if is_removable else {}
         return await rewritten(self.store, put.key, counted, unless=unless)
+
+
+def _is_removed_by_operator(view: View, topic: str) -> bool:
+    mark = view.removed.get(topic)
+    return mark is not None and mark.value != IN_KAFKA
 
 
 def _removed(topic: str) -> NotFound:

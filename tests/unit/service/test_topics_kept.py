@@ -342,6 +342,33 @@ def test_the_leader_follows_kafka_at_every_refresh() -> None:
     virtually(story)
 
 
+def test_a_topic_that_an_operator_removes_during_a_refresh_stays_removed() -> None:
+    """Earlier, Kafka's answer to an earlier question added the topic again, without its mark."""
+
+    async def story() -> None:
+        kept = Kept(kafka={"a": 3, "b": 3})
+        await kept.put(t_a=topic("a", 2, in_kafka=True), t_b=topic("b", 2, in_kafka=True))
+        await kept.see()
+        count = kept.catalogue.count_partitions
+        assert count is not None
+
+        async def slow(name: str) -> int | None:
+            if name == "a":  # the leader has listed both topics already
+                await kept.catalogue.remove("a")
+                await kept.catalogue.remove("b")
+                await kept.see()
+            return await count(name)
+
+        kept.catalogue.count_partitions = slow
+        refreshing = asyncio.create_task(kept.catalogue.refresh(Term(kept)))  # type: ignore[arg-type]
+        await asyncio.sleep(100.1)
+        assert await kept.topics() == {}
+        assert await kept.marks() == {"a": BY_OPERATOR, "b": BY_OPERATOR}
+        await ended(refreshing)
+
+    virtually(story)
+
+
 def test_the_refresh_of_a_deposed_leader_ends() -> None:
     """The refresh ends at the refused commit; without Kafka it ends at once."""
 
