@@ -118,7 +118,11 @@ class Beats:
         return await self._adopted(consumer, kv.lease, identity)
 
     async def _adopted(self, consumer: Consumer, lease_id: int, identity: str) -> HeldLease | None:
-        """Return the registration's lease, renewed if it is new to this instance; None if lost."""
+        """Return the registration's lease, renewed if it is new to this instance; None if lost.
+
+        Remember the lease only while the mirror has the registration: the end of any other
+        registration is never heard, so its lease would be remembered forever.
+        """
         name, session = consumer.name, consumer.session
         if consumer.identity and consumer.identity != identity:
             raise WrongCaller(f"{name} is registered by another identity")
@@ -130,7 +134,9 @@ class Beats:
             lease = await HeldLease.adopt(self.store, self.clock, lease_id, ttl_s)
         except LeaseLost:
             return None
-        self._leases[name] = session, lease
+        entry = self.mirror.view.consumers.get(name)
+        if entry is not None and entry.value.session == session:
+            self._leases[name] = session, lease
         return lease
 
     # -- holdings ----------------------------------------------------------------------------------

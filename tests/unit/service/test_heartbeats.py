@@ -238,6 +238,25 @@ def test_the_end_of_a_registration_is_forgotten_for_this_consumer_alone() -> Non
     staged(story)
 
 
+def test_a_registration_that_ends_during_its_heartbeat_leaves_no_lease() -> None:
+    """The consumer's name may never return, so its lease would be remembered forever."""
+
+    async def story(s: Stage) -> None:
+        await s.store.consumer(A, 60.0)
+        keep_alive = s.store.keep_alive
+
+        async def overtaken(lease_id: int, *, timeout_s: float | None = None) -> float:
+            left_s = await keep_alive(lease_id, timeout_s=timeout_s)
+            await s.store.txn([], [Delete(ALL.consumer("a"))])  # the end of the consumer's drain
+            return left_s
+
+        s.store.keep_alive = overtaken  # type: ignore[method-assign]
+        assert await s.beat() == 40.0
+        assert (await s.beat(), s.beats._leases) == (None, {})
+
+    staged(story)
+
+
 # -- holdings --------------------------------------------------------------------------------------
 
 
