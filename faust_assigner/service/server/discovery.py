@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import UnknownTopicOrPartitionError, for_code
@@ -12,6 +13,10 @@ from aiokafka.errors import UnknownTopicOrPartitionError, for_code
 from faust_assigner.service.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
+
+#: Seconds for which the counts of a list of all topics are used. The leader asks for each topic in
+#: turn, and a list of its own for each of a thousand topics would keep the instance busy.
+LISTED_S: Final = 1.0
 
 
 class KafkaTopics:
@@ -21,6 +26,9 @@ class KafkaTopics:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
         self._client: Any = None
+        #: Topic -> (error code, partition count) in the last list, and the end of its use.
+        self._listed: Mapping[str, tuple[int, int]] = {}
+        self._listed_until = 0.0
         self._turn = asyncio.Lock()
 
     async def count(self, topic: str) -> int | None:
@@ -56,17 +64,22 @@ class KafkaTopics:
                 await client.close()
                 raise
             self._client = client
-        # List all topics first: a request for one topic by its name may create the topic.
-        if topic not in await self._client.list_topics():
+        if topic not in self._listed or asyncio.get_running_loop().time() >= self._listed_until:
+            await self._list()
+        found = self._listed.get(topic)
+        if found is None or found[0] == UnknownTopicOrPartitionError.errno:
             return None
-        found = await self._client.describe_topics([topic])
-        one = next((one for one in found if one["topic"] == topic), None)
-        if one is None or one["error_code"] == UnknownTopicOrPartitionError.errno:
-            return None
-        if one["error_code"]:
+        error, count = found
+        if error:
             # The topic exists. If it counted as deleted, its owners would lose all its partitions.
-            raise for_code(one["error_code"])
-        return len(one["partitions"])
+            raise for_code(error)
+        return count
+
+    async def _list(self) -> None:
+        """List all topics: a request for one topic by its name may create the topic."""
+        found = await self._client.describe_topics()
+        self._listed = {one["topic"]: (one["error_code"], len(one["partitions"])) for one in found}
+        self._listed_until = asyncio.get_running_loop().time() + LISTED_S
 
     async def close(self) -> None:
         """Close the connection."""

@@ -241,17 +241,13 @@ class Admin:
         """Disconnect."""
         self.calls.append("closed")
 
-    async def list_topics(self) -> list[str]:
-        """Return the names."""
+    async def describe_topics(self) -> list[dict[str, Any]]:
+        """Return the topics, with an error for two of them."""
         if self.broken == "list":
             raise OSError("away")
         if self.broken == "silence":
             await asyncio.sleep(60)
-        return ["t", "gone", "denied"]
-
-    async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
-        """Return a different topic's entry first."""
-        self.calls.append(names)
+        self.calls.append("listed")
         return [
             {"topic": "other", "error_code": 0, "partitions": [1]},
             {"topic": "t", "error_code": 0, "partitions": [1, 2, 3]},
@@ -274,11 +270,26 @@ async def test_a_count_is_asked_over_one_connection(admins: list[Admin]) -> None
     topics = KafkaTopics("b:1")
     assert [await topics.count(name) for name in ("t", "absent", "gone")] == [3, None, None]
     [admin] = admins
-    assert (admin.options["bootstrap_servers"], admin.calls) == ("b:1", [["t"], ["gone"]])
+    assert (admin.options["bootstrap_servers"], admin.calls) == ("b:1", ["listed"] * 2)
     await topics.close()
     await topics.close()
     assert admin.calls[-1] == "closed"
     assert admin.calls.count("closed") == 1
+
+
+async def test_the_topics_of_a_refresh_are_listed_once(
+    admins: list[Admin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier, each topic cost a list of all topics. A missing topic may be new: it is listed again."""
+    topics = KafkaTopics("b:1")
+    assert [await topics.count(name) for name in ("t", "other", "t")] == [3, 1, 3]
+    assert admins[0].calls == ["listed"]
+    assert await topics.count("absent") is None
+    assert admins[0].calls == ["listed"] * 2
+    monkeypatch.setattr(topics, "_listed_until", asyncio.get_running_loop().time())
+    assert await topics.count("t") == 3
+    assert admins[0].calls == ["listed"] * 3
+    await topics.close()
 
 
 async def test_a_topic_that_kafka_refuses_to_describe_is_not_missing(admins: list[Admin]) -> None:
