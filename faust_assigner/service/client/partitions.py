@@ -12,11 +12,11 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.service.client.client import AssignerClient
@@ -30,13 +30,21 @@ from faust_assigner.service.client.commands import (
     Warm,
 )
 from faust_assigner.service.client.handlers import call_app, end
-from faust_assigner.service.client.worker import GrantOutdated, Worker
+from faust_assigner.service.client.worker import GrantOutdated, NotBegun, Worker
 from faust_assigner.service.handoff import TopicPartition
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[float], Awaitable[None]]
 POLL_MS: Final = 100
+#: Seconds to wait for an answer of Kafka: aiokafka itself would wait without end. Several such waits
+#: must fit into the service's limit for a release (60 s).
+ANSWER_S: Final = 10.0
+#: Seconds between two questions to a Kafka that does not answer.
+RETRY_S: Final = 5.0
+T = TypeVar("T")
+#: aiokafka's errors if no broker answers; it does not mark them as retriable.
+_UNANSWERED: Final = (KafkaError, KafkaTimeoutError)
 _EPOCH: Final = re.compile(r"epoch=(\d+)")
 
 
@@ -160,12 +168,10 @@ class Partitions:
     async def begin(self, owned: Worker) -> None:
         """Open the partition, find its start offset, and resume its fetches."""
         partition = owned.grant.partition
-        await self._cover(partition)
+        await _answered(owned, lambda: self._cover(partition))
         start = await call_app(self._work.open(owned.grant))
         if start is None:
-            start = await self._left_at(owned.grant)
-        if start is None:
-            start = (await self._consumer.beginning_offsets([_kafka(partition)]))[_kafka(partition)]
+            start = await _answered(owned, lambda: self._start_of(owned.grant))
         owned.next_offset = owned.fetched = start
         self._consumer.seek(_kafka(partition), start)
         self._consumer.resume(_kafka(partition))
@@ -173,23 +179,35 @@ class Partitions:
     async def _cover(self, partition: TopicPartition) -> None:
         """Assign the partition, with its whole topic, to the aiokafka consumer if necessary."""
         async with self._covering:
-            known = self._consumer.assignment()
-            if _kafka(partition) in known:
+            if _kafka(partition) in self._consumer.assignment():
                 return
-            await self._consumer.topics()
-            numbers = self._consumer.partitions_for_topic(partition.topic) or set()
-            known = known | {
+            # aiokafka itself knows only the partitions of topics that are assigned already.
+            cluster = await self._consumer._client.fetch_all_metadata()
+            # Wait for an answer of the group's coordinator: an assignment while aiokafka looks for the
+            # coordinator ends its consumer.
+            await self._consumer.committed(_kafka(partition))
+            numbers = cluster.partitions_for_topic(partition.topic) or set()
+            known = self._consumer.assignment() | {
                 KafkaPartition(partition.topic, n) for n in {*numbers, partition.partition}
             }
             self._consumer.assign(sorted(known))
             self._consumer.pause(*known)
+            for one in known:
+                # Otherwise aiokafka looks up a position of each paused partition, which fails without
+                # a commit if auto_offset_reset is "none". begin() sets the positions that are used.
+                self._consumer.seek(one, 0)
             for running in self._owned.values():
                 if running.fetched is not None:
                     self._consumer.seek(_kafka(running.grant.partition), running.fetched)
                     self._consumer.resume(_kafka(running.grant.partition))
-            # Wait for an answer of the group's coordinator: aiokafka cannot take a second
-            # assignment before it has found the coordinator.
-            await self._consumer.committed(_kafka(partition))
+
+    async def _start_of(self, grant: Grant) -> int:
+        """Return the offset of the first record to process, if the app names none."""
+        found = await self._left_at(grant)
+        if found is not None:
+            return found
+        partition = _kafka(grant.partition)
+        return int((await self._consumer.beginning_offsets([partition]))[partition])
 
     async def _left_at(self, grant: Grant) -> int | None:
         """Return this grant's last commit, else the previous owner's final or committed offset.
@@ -215,12 +233,14 @@ class Partitions:
         if offset is None or offset == owned.committed or not self.may_work(partition):
             return
         try:
-            await self._consumer.commit(
-                {_kafka(partition): OffsetAndMetadata(offset, f"epoch={owned.grant.epoch}")}
-            )
-        except KafkaError as error:
+            async with asyncio.timeout(ANSWER_S):
+                await self._consumer.commit(
+                    {_kafka(partition): OffsetAndMetadata(offset, f"epoch={owned.grant.epoch}")}
+                )
+        except (KafkaError, TimeoutError) as error:
             log.warning(
-                "%s: the commit of %d failed; the next commit includes it: %s",
+                "%s: the commit of %d failed; without a later commit, records before this offset may be "
+                "processed again: %r",
                 partition,
                 offset,
                 error,
@@ -256,6 +276,32 @@ class Partitions:
                 self._consumer.pause(_kafka(partition))
             elif not owned.is_full and _kafka(partition) in paused:
                 self._consumer.resume(_kafka(partition))
+
+
+async def _answered(owned: Worker, ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask Kafka until it answers, so that its outage does not end the work on other partitions.
+
+    Raises an error that a repetition does not resolve, and NotBegun if the work must end.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await ask()
+        except (KafkaError, TimeoutError) as error:
+            if isinstance(error, KafkaError) and not (
+                error.retriable or type(error) in _UNANSWERED
+            ):
+                raise
+            partition, why = owned.grant.partition, error
+        log.warning(
+            "%s: could not read its start offset from Kafka, so its work has not begun; trying "
+            "again in %g s: %r",
+            partition,
+            RETRY_S,
+            why,
+        )
+        if await owned.stops_within(RETRY_S):
+            raise NotBegun(f"{partition}: Kafka did not answer") from why
 
 
 def _kafka(partition: TopicPartition) -> KafkaPartition:

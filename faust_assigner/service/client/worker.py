@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,11 @@ log = logging.getLogger(__name__)
 COMMIT_S: Final = 2.0
 
 
-class GrantOutdated(RuntimeError):
+class NotBegun(RuntimeError):
+    """The work on a partition cannot begin; no fault if the partition is to be released anyway."""
+
+
+class GrantOutdated(NotBegun):
     """A later owner of the partition has committed."""
 
 
@@ -34,6 +39,7 @@ class Worker:
         self.next_offset: int | None = None
         self.committed: int | None = None
         self._partitions = partitions
+        self._is_ahead = False  # whether the log has ended before ``fetched``
         self._queued = queued
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
         self._stopping = asyncio.Event()
@@ -46,8 +52,20 @@ class Worker:
 
     def take(self, records: list[Any]) -> None:
         """Queue the records at and above the offset ``fetched``, and advance ``fetched``."""
+        if self.fetched is None or not records:
+            return
+        is_ahead = records[-1].offset < self.fetched
+        if is_ahead and not self._is_ahead:
+            log.warning(
+                "%s: skips records up to offset %d, because the next offset to process is %d. If the "
+                "topic was deleted and created again, remove it from the service and add it again",
+                self.grant.partition,
+                records[-1].offset,
+                self.fetched,
+            )
+        self._is_ahead = is_ahead
         for record in records:
-            if self.fetched is not None and record.offset >= self.fetched:
+            if record.offset >= self.fetched:
                 self._queue.put_nowait(record)
                 self.fetched = record.offset + 1
 
@@ -55,6 +73,13 @@ class Worker:
         """End the work after the current record."""
         self._stopping.set()
         await asyncio.wait((self.task,))
+
+    async def stops_within(self, seconds: float) -> bool:
+        """Wait for :meth:`stop` for at most ``seconds``; return whether the work must end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        return self._stopping.is_set()
 
     async def _run(self) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
@@ -77,7 +102,7 @@ class Worker:
                 await self._partitions.process(record, self.grant)
                 self.next_offset = record.offset + 1
         except Exception as error:
-            if isinstance(error, GrantOutdated) and self._stopping.is_set():
+            if isinstance(error, NotBegun) and self._stopping.is_set():
                 # Without strict mode the next owner works already when this consumer must release.
                 log.info("%s; the work on it ends before its first record", error)
                 return

@@ -23,7 +23,7 @@ class Consumer:
     def __init__(self, commit: OffsetAndMetadata | None = None) -> None:
         self.kept = {} if commit is None else {KafkaPartition(*AT): commit}
         self.sought: list[int] = []
-        self._coordinator = self
+        self._coordinator = self._client = self
 
     async def fetch_committed_offsets(
         self, partitions: list[KafkaPartition]
@@ -227,6 +227,7 @@ class Bare(Consumer):
         super().__init__()
         self.fetched: set[KafkaPartition] = set()
         self.assigned: set[KafkaPartition] = set()
+        self.unplaced: set[KafkaPartition] = set()
 
     def assignment(self) -> set[KafkaPartition]:
         """Return the assigned partitions."""
@@ -236,8 +237,9 @@ class Bare(Consumer):
         """Return two partitions."""
         return {0, 1}
 
-    async def topics(self) -> None:
-        """Do nothing."""
+    async def fetch_all_metadata(self) -> Bare:
+        """Return the cluster."""
+        return self
 
     async def committed(self, partition: KafkaPartition) -> None:
         """Return no commit."""
@@ -245,6 +247,14 @@ class Bare(Consumer):
     def assign(self, partitions: list[KafkaPartition]) -> None:
         """Assign and resume these."""
         self.assigned = self.fetched = set(partitions)
+        self.unplaced = set(partitions)
+
+    def seek(self, partition: KafkaPartition, offset: int) -> None:
+        """Record the offset, except the first one of an assigned partition."""
+        if partition in self.unplaced:
+            self.unplaced.remove(partition)
+        else:
+            super().seek(partition, offset)
 
     def pause(self, *partitions: KafkaPartition) -> None:
         """Pause these."""
@@ -293,6 +303,24 @@ async def test_a_record_that_was_taken_before_is_not_processed_again() -> None:
     await until(lambda: processed[-1:] == [11])
     assert processed == [7, 8, 11]
     await partitions._stop(owned)
+
+
+async def test_a_log_that_ends_before_the_next_offset_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Earlier, the partition of a topic that was created again stood still without a log line."""
+    consumer = Consumer()
+    partitions: Any = Partitions(Client(), consumer, Work())  # type: ignore[arg-type]
+    grant = Grant(AT, 5, 7)
+    await partitions.assigned(Assigned({AT: grant}, (grant,)))
+    owned = partitions._owned[AT]
+    await until(lambda: consumer.sought == [7])
+    for offsets in ((), (6, 7), (0, 1), (2,), (), (3,)):
+        owned.take([SimpleNamespace(offset=n) for n in offsets])
+    assert caplog.text.count("skips records up to offset") == 1
+    assert "skips records up to offset 1, because the next offset to process is 8" in caplog.text
+    owned.task.cancel()
+    await asyncio.wait([owned.task])
 
 
 async def test_work_that_fails_while_everything_ends_is_no_fault_beside() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition as KafkaPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, KafkaTimeoutError
 
 from faust_assigner.service.client import (
     AbortWarm,
@@ -46,13 +46,14 @@ class Stage:
         self.stored: dict[KafkaPartition, Any] = {}
         self.known: set[KafkaPartition] = set()
         self.held: set[KafkaPartition] = set()
+        self.unplaced: set[KafkaPartition] = set()  # assigned, without a position
         self.fetched: list[dict[TopicPartition, list[Any]]] = []
         self.starts: dict[TopicPartition, int] = {}
         self.process_s = 0.0
         self.may = True
         self.error: BaseException | None = None
         self.commit_error: Exception | None = None
-        self._coordinator = self
+        self._coordinator = self._client = self
         this: Any = self
         self.partitions = Partitions(this, this, this, queued=queued)
 
@@ -71,9 +72,9 @@ class Stage:
         """The paused partitions."""
         return set(self.held)
 
-    async def topics(self) -> set[str]:
-        """Return two known topics."""
-        return {"t", "u"}
+    async def fetch_all_metadata(self) -> Stage:
+        """Return the cluster."""
+        return self
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return two partitions of "t"; "u" is unknown."""
@@ -82,7 +83,7 @@ class Stage:
     def assign(self, partitions: list[KafkaPartition]) -> None:
         """Assign and resume these."""
         self.acts.append(("assign", *(tuple(one) for one in partitions)))
-        self.known, self.held = set(partitions), set()
+        self.known, self.held, self.unplaced = set(partitions), set(), set(partitions)
 
     def pause(self, *partitions: KafkaPartition) -> None:
         """Pause these partitions."""
@@ -95,8 +96,12 @@ class Stage:
         self.held -= set(partitions)
 
     def seek(self, partition: KafkaPartition, offset: int) -> None:
-        """Record the offset."""
-        self.acts.append(("seek", tuple(partition), offset))
+        """Record the offset, except the first one of an assigned partition."""
+        if partition in self.unplaced:
+            assert offset == 0
+            self.unplaced.remove(partition)
+        else:
+            self.acts.append(("seek", tuple(partition), offset))
 
     async def committed(self, partition: KafkaPartition) -> int | None:
         """Record the call."""
@@ -203,9 +208,9 @@ def test_a_first_grant_assigns_the_whole_topic_paused_and_resumes_its_partition(
         await s.grant(Grant(T0, 5))
         await asyncio.sleep(0.0625)
         assert s.acts == [
+            ("committed", tuple(T0)),
             ("assign", tuple(T0), tuple(T1)),
             ("pause", tuple(T0), tuple(T1)),
-            ("committed", tuple(T0)),
             ("open", T0, 5),
             ("seek", tuple(T0), 40),
             ("resume", tuple(T0)),
@@ -220,13 +225,13 @@ def test_a_first_grant_assigns_the_whole_topic_paused_and_resumes_its_partition(
         await s.grant(Grant(U0, 7))
         await asyncio.sleep(0.0625)
         assert s.acts == [
+            ("committed", tuple(U0)),
             ("assign", tuple(T0), tuple(T1), tuple(U0)),
             ("pause", tuple(T0), tuple(T1), tuple(U0)),
             ("seek", tuple(T0), 42),
             ("resume", tuple(T0)),
             ("seek", tuple(T1), 3),
             ("resume", tuple(T1)),
-            ("committed", tuple(U0)),
             ("open", U0, 7),
             ("seek", tuple(U0), 0),
             ("resume", tuple(U0)),
@@ -292,6 +297,89 @@ def test_a_later_commit_ends_all_work_only_if_this_consumer_keeps_the_partition(
             assert releasing.result() is None
         else:
             assert isinstance(failed.exception(), RuntimeError)
+
+    staged(story)
+
+
+@pytest.mark.parametrize(
+    "call", ["fetch_all_metadata", "fetch_committed_offsets", "beginning_offsets"]
+)
+@pytest.mark.parametrize("error", [KafkaError("no broker"), KafkaTimeoutError("no leader"), None])
+def test_a_kafka_that_does_not_answer_a_grant_is_asked_again(
+    call: str, error: Exception | None
+) -> None:
+    """Earlier, the work on all partitions of the consumer ended; ``open`` is called once."""
+
+    async def story(s: Stage) -> None:
+        answers = getattr(s, call)
+
+        async def silent(*asked: Any) -> Any:
+            if error is None:
+                await asyncio.sleep(3_600.0)  # aiokafka waits for a coordinator without end
+            raise error or AssertionError
+
+        setattr(s, call, silent)
+        await s.grant(Grant(T0, 5))
+        await asyncio.sleep(14.0)
+        assert s.of("seek") == []
+        setattr(s, call, answers)
+        await asyncio.sleep(2.0)
+        assert s.of("open", "seek") == [("open", T0, 5), ("seek", tuple(T0), 3)]
+
+    staged(story)
+
+
+def test_a_partition_is_released_although_kafka_does_not_answer_its_grant() -> None:
+    """The next question is not waited for, and no offset is reported."""
+
+    async def story(s: Stage) -> None:
+        async def silent(*asked: Any) -> Any:
+            raise KafkaError("no broker")
+
+        s.beginning_offsets = silent  # type: ignore[method-assign]
+        await s.grant(Grant(T0, 5))
+        await asyncio.sleep(1.0)
+        assert await asyncio.wait_for(s.partitions.release(Release(T0, "b", 9)), 1.0) is None
+        failed = s.partitions._failed
+        assert failed is not None
+        assert not failed.done()
+
+    staged(story)
+
+
+def test_a_partition_is_released_in_time_although_kafka_does_not_answer_its_commit() -> None:
+    """Earlier, the service expelled the consumer after 60 s. The service gets the offset in any case."""
+
+    async def story(s: Stage) -> None:
+        async def silent(offsets: Any) -> None:
+            await asyncio.sleep(3_600.0)
+
+        await s.grant(Grant(T0, 5))
+        await asyncio.sleep(0.0625)
+        s.commit = silent  # type: ignore[method-assign]
+        s.fetched = [{T0: [record(T0, 3)]}]
+        await asyncio.sleep(3.0)  # the worker's own commit waits
+        began = s.now
+        assert await s.partitions.release(Release(T0, "b", 9, strict=True)) == 4
+        assert s.now < began + 30.0
+        assert s.of("close") == [("close", T0)]
+
+    staged(story)
+
+
+def test_a_kafka_that_refuses_a_grant_ends_all_work() -> None:
+    """A repetition does not help a consumer without the right to read."""
+
+    async def story(s: Stage) -> None:
+        async def refuses(*asked: Any) -> Any:
+            raise GroupAuthorizationFailedError("shop")
+
+        s.fetch_committed_offsets = refuses  # type: ignore[method-assign]
+        await s.grant(Grant(T0, 5))
+        await asyncio.sleep(1.0)
+        failed = s.partitions._failed
+        assert failed is not None
+        assert isinstance(failed.exception(), GroupAuthorizationFailedError)
 
     staged(story)
 
