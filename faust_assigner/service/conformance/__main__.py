@@ -29,11 +29,14 @@ def main(rules: tuple[str, ...], patience: float, command: tuple[str, ...]) -> N
     COMMAND finds ASSIGNER_TARGET, ASSIGNER_NAME and ASSIGNER_TOPIC in its environment. The client must work
     ten times a second on each partition that it owns. For each write it prints the line `WORK TOPIC PARTITION
     EPOCH SECONDS`, and flushes it at once. SECONDS is the time of the write by CLOCK_MONOTONIC. The exit code
-    is 1 if a rule is broken.
+    is 1 if a rule is broken, and 2 if COMMAND does not start or prints an invalid line.
     """
     start, found = process_of(command), 0
     for rule in rules or tuple(RULES):
-        how = asyncio.run(broken(rule, start, patience_s=patience))
+        try:
+            how = asyncio.run(broken(rule, start, patience_s=patience))
+        except (OSError, ValueError) as error:
+            raise click.UsageError(f"could not test {command[0]}: {error}") from error
         found += bool(how)
         click.echo(f"{rule}: {f'BROKEN: {how}' if how else 'kept'}")
     raise SystemExit(1 if found else 0)

@@ -20,6 +20,8 @@ from faust_assigner.service.handoff import TopicPartition
 
 #: Seconds that a process may take to stop after a signal.
 STOP_S = 5.0
+#: Maximum bytes of a line of a client's output; asyncio's default is less than a long log line.
+LINE_BYTES = 2**24
 
 
 class Subject(Protocol):
@@ -75,7 +77,8 @@ class Process:
 def process_of(command: Sequence[str]) -> Start:
     """Return a Start for the command.
 
-    The process gets ``ASSIGNER_TARGET``, ``ASSIGNER_NAME`` and ``ASSIGNER_TOPIC``.
+    The process gets ``ASSIGNER_TARGET``, ``ASSIGNER_NAME`` and ``ASSIGNER_TOPIC``. Raises OSError if the
+    command does not start, and at the end ValueError if a line of its output is invalid.
     """
 
     @contextlib.asynccontextmanager
@@ -84,6 +87,7 @@ def process_of(command: Sequence[str]) -> Start:
             *command,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
+            limit=LINE_BYTES,
             env={
                 **os.environ,
                 "ASSIGNER_TARGET": target,
@@ -98,11 +102,11 @@ def process_of(command: Sequence[str]) -> Start:
         finally:
             await _stopped(process)
             await reading
-        if subject.wrong:
-            raise ValueError(
-                "expected WORK TOPIC PARTITION EPOCH SECONDS from the client's process, "
-                f"got {subject.wrong[0]!r}"
-            )
+            if subject.wrong:  # the reason for a missing write, which would count as a broken rule
+                raise ValueError(
+                    "expected WORK TOPIC PARTITION EPOCH SECONDS from the client's process, "
+                    f"got {subject.wrong[0]!r}"
+                )
 
     return started
 

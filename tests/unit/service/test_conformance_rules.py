@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from faust_assigner.service.conformance import __main__ as command
 from faust_assigner.service.conformance import subjects
-from faust_assigner.service.conformance.rules import RULES
+from faust_assigner.service.conformance.rules import RULES, RuleBroken
 from faust_assigner.service.conformance.simulated_service import Work, at
 from tests.unit.service.puppet import conforms
 
@@ -159,6 +159,23 @@ def test_the_command_tries_the_named_rules_in_turn(
     assert done.exit_code == code
 
 
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(2, "No such file", "run"), ValueError("got 'WORK t 1'")]
+)
+def test_a_command_that_cannot_be_tried_is_an_error_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It breaks no rule, so its exit code differs."""
+
+    async def broken(rule: str, start: Any, *, patience_s: float) -> str:
+        raise error
+
+    monkeypatch.setattr(command, "broken", broken)
+    done = CliRunner().invoke(command.main, ["--", "run", "--me"])
+    assert done.exit_code == 2
+    assert f"could not test run: {error}" in done.output
+
+
 # -- processes ---------------------------------------------------------------------------------------
 
 
@@ -211,8 +228,11 @@ async def test_the_writes_of_a_process_are_read_from_its_output(
         b"WORK  other 2 9 0.5 \n",
     )
 
-    async def create(*words: str, stdout: int, start_new_session: bool, env: Any) -> Any:
+    async def create(
+        *words: str, stdout: int, start_new_session: bool, env: Any, limit: int
+    ) -> Any:
         made.append((words, stdout, start_new_session, env))
+        assert limit > 2**20, "a long line of a client's log would end the test"
         return child
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", create)
@@ -230,13 +250,14 @@ async def test_the_writes_of_a_process_are_read_from_its_output(
     assert (printed.out, printed.err) == ("", "\nhello WORK \ufffd\nWORKING on\n")
 
 
+@pytest.mark.parametrize("broken", [None, RuleBroken("the client works")])
 @pytest.mark.parametrize(
     "line", [b"WORK t 1 2\n", b"WORK t x 2 0.5\n", b"WORK t 1 2 0.5 6\n", b"WORK\n"]
 )
 async def test_a_wrong_line_of_a_process_is_an_error_at_its_end(
-    monkeypatch: pytest.MonkeyPatch, line: bytes
+    monkeypatch: pytest.MonkeyPatch, line: bytes, broken: RuleBroken | None
 ) -> None:
-    """The first wrong line is named; later lines still count."""
+    """The first wrong line is named, also as the reason of a missing write; later lines still count."""
     child = Child(b"WORK t 1 2 0.5\n", line, b"WORK t 1 2 0.75\n", b"WORK wrong, too\n")
 
     async def create(*_: Any, **__: Any) -> Any:
@@ -246,7 +267,7 @@ async def test_a_wrong_line_of_a_process_is_an_error_at_its_end(
     started = subjects.process_of(["x"])("h:1", "c")
     subject = await started.__aenter__()
     with pytest.raises(ValueError, match="expected WORK TOPIC PARTITION EPOCH SECONDS") as error:
-        await started.__aexit__(None, None, None)
+        await started.__aexit__(broken and RuleBroken, broken, None)
     assert str(error.value).endswith(repr(line.decode().rstrip()))
     assert [one.when for one in subject.work] == [0.5, 0.75]
 
