@@ -28,6 +28,9 @@ from faust_assigner.errors import FaustAssignerError, TryAgain
 _LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS, _LEAVE = 16, 15, 69, 9, 13
 RETIRED = "retired by faust-assigner groups retire"  # the reason (KIP-800) that the broker logs
 _NOT_FOUND = 69  # the error for an unknown group, and for a group of the other protocol
+#: The errors of ConsumerGroupDescribe for a classic group. 35: the brokers know the new protocol, but
+#: it is turned off (group.coordinator.rebalance.protocols=classic).
+_NOT_CONSUMER = frozenset({_NOT_FOUND, 35})
 _TRY_AGAIN = frozenset({14, 15, 16})  # errors: loading, not available, not the coordinator
 
 
@@ -144,7 +147,7 @@ async def retire(
 async def _describe_consumer_group(
     client: AIOKafkaClient, node: int, group_id: str, where: str
 ) -> GroupView | None:
-    """Describe a KIP-848 group; None for a classic group, or if the cluster lacks KIP-848."""
+    """Describe a KIP-848 group; None for a classic group, or if the cluster does not serve KIP-848."""
     try:
         answer = await client.send(
             node,
@@ -155,7 +158,7 @@ async def _describe_consumer_group(
     except IncompatibleBrokerVersion:
         return None
     (group,) = answer.groups
-    if group.error_code == _NOT_FOUND:
+    if group.error_code in _NOT_CONSUMER:
         return None
     _raise_for_code(group.error_code, f"group {group_id!r}")
     return GroupView(
@@ -241,15 +244,16 @@ async def _partition_views(
 async def _end_offsets(
     connection: Mapping[str, object], wanted: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """Return the end offset of each partition; partitions of deleted topics are left out."""
+    """Return the end offset of each partition; partitions that no longer exist are left out."""
     if not wanted:
         return {}
     consumer = AIOKafkaConsumer(**connection)
     try:
         await consumer.start()
-        known = await consumer.topics()
+        # The topic may be deleted, or created again with fewer partitions.
+        cluster = await consumer._client.fetch_all_metadata()
         ends: Mapping[TopicPartition, int] = await consumer.end_offsets(
-            [tp for tp in wanted if tp.topic in known]
+            [tp for tp in wanted if tp.partition in (cluster.partitions_for_topic(tp.topic) or ())]
         )
         return ends
     finally:

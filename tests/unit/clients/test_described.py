@@ -463,6 +463,17 @@ def test_a_cluster_without_the_new_protocol_describes_a_classic_group(
     assert (view.group_type, view.state) == ("classic", "Empty")
 
 
+def test_a_cluster_that_has_turned_the_new_protocol_off_describes_a_classic_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Earlier, the command ended with UnsupportedVersionError for each group."""
+    ends_at(monkeypatch, 9)
+    answers = {"consumer": consumer(35), "classic": classic("Empty"), "offsets": offsets(t=3)}
+    Client(monkeypatch, **answers)
+    view = asyncio.run(groups.describe_group(CONNECTION, "g"))
+    assert (view.group_type, view.state) == ("classic", "Empty")
+
+
 @pytest.mark.parametrize("code", [14, 25])
 def test_a_request_to_retire_that_is_refused_as_a_whole_is_an_error(
     monkeypatch: pytest.MonkeyPatch, code: int
@@ -475,12 +486,13 @@ def test_a_request_to_retire_that_is_refused_as_a_whole_is_an_error(
 
 
 class Consumer:
-    """A fake for aiokafka's consumer that knows only topic "t"."""
+    """A fake for aiokafka's consumer that knows only topic "t", with two partitions."""
 
     made: list[Consumer]
 
     def __init__(self, **connection: Any) -> None:
         self.connection, self.calls = connection, list[Any]()
+        self._client = self
         self.made.append(self)
 
     async def start(self) -> None:
@@ -491,9 +503,13 @@ class Consumer:
         """Note the call."""
         self.calls.append("stop")
 
-    async def topics(self) -> set[str]:
-        """Return the topics of the cluster."""
-        return {"t"}
+    async def fetch_all_metadata(self) -> Consumer:
+        """Return the cluster."""
+        return self
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partitions of "t"."""
+        return {1, 9} if topic == "t" else None
 
     async def end_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return an offset for each partition; raise an error for partition 9."""
@@ -507,13 +523,14 @@ class Consumer:
 def test_the_ends_of_existing_logs_are_asked_for_and_the_consumer_is_stopped(
     monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """A deleted topic is left out; without partitions no consumer is created."""
+    """A deleted topic or partition is left out: aiokafka would look for it for 40 s, and then fail."""
     Consumer.made = []
     monkeypatch.setattr(groups, "AIOKafkaConsumer", Consumer)
     assert asyncio.run(groups._end_offsets({"x": 1}, [])) == {}
     assert Consumer.made == []
     known = TopicPartition("t", 9 if fails else 1)
-    asked = groups._end_offsets({"x": 1}, [known, TopicPartition("deleted", 0)])
+    gone = [TopicPartition("t", 5), TopicPartition("deleted", 0)]
+    asked = groups._end_offsets({"x": 1}, [known, *gone])
     if fails:
         with pytest.raises(KafkaConnectionError):
             asyncio.run(asked)
