@@ -29,6 +29,8 @@ GIVEN, FAILED = b"\x00", b"\x01"
 LONGEST_REASON: Final = 1_000
 MAX_BACKOFF_S: Final = 30.0
 GOODBYE_S: Final = 5.0
+#: A refused join is logged if its number since the last share is at least this and a power of 2.
+FIRST_WARNING: Final = 64
 #: Errors that a retry does not resolve.
 #: 30: not authorized
 FATAL: Final = frozenset(
@@ -107,6 +109,7 @@ class Exchange:
         }
         self.member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
         self._odd = 0  # the number of consecutive unexpected errors, from which the delay grows
+        self._refused = 0  # the number of refused joins since the last share
 
     async def start(self) -> None:
         """Connect to the cluster."""
@@ -163,7 +166,7 @@ class Exchange:
         if synced.error_code != Code.NONE:
             self._not_now(synced.error_code)
             return None
-        self._odd = 0
+        self._odd = self._refused = 0
         return Share(
             member_id=answer.member_id,
             generation=answer.generation_id,
@@ -195,8 +198,18 @@ class Exchange:
             self.member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
         elif code in MOVED:
             self._link.lost()
+        self._refused += 1
         if code in _USUAL:
             self._odd = 0
+            # These errors end within seconds, unless the coordinator cannot store the group.
+            if self._refused >= FIRST_WARNING and self._refused.bit_count() == 1:
+                logger.warning(
+                    "Group %s: this member has no share, because the coordinator has refused its last %d "
+                    "joins, the last one with %s; trying again until it accepts the member",
+                    self._group_id,
+                    self._refused,
+                    name_of(code),
+                )
         else:
             self._odd += 1
             logger.warning(

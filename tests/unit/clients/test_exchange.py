@@ -436,3 +436,26 @@ def test_a_refused_join_sends_no_sync_and_is_sent_again_after_its_pause(script: 
     assert [(at, what) for at, what, _ in work.calls] == [
         (3.3, "assigned"), (4.0, "revoked"), (4.6, "assigned"), (6.0, "revoked"),
     ]  # fmt: skip
+
+
+def test_a_coordinator_that_goes_on_refusing_is_logged(
+    script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Earlier, a member of a coordinator with a full disk tried without end and without a log line."""
+    script.joins = [
+        *[refused(16)] * 63, joined("m5", "m2", 8, "one"), *[refused(16)] * 255,
+        joined("m5", "m2", 9, "one"),
+    ]  # fmt: skip
+    script.syncs = [synced(b"\x00A"), synced(b"\x00B")]
+
+    async def story() -> None:
+        async with a_member(Told(), Jobs("one")) as member:
+            await asyncio.sleep(30)
+            assert not caplog.text
+            member.rejoin()
+            await asyncio.sleep(100)
+
+    play(story())
+    assert [record.args[1:] for record in caplog.records if record.args] == [
+        (64, "NOT_COORDINATOR"), (128, "NOT_COORDINATOR"),
+    ]  # fmt: skip
