@@ -102,7 +102,9 @@ class FaultyConnection(Connection):
         return False
 
     def _respond(self, header: RequestHeader, outcome: object) -> None:
-        if self.faults.loses(header.client_id, header.api_key):
+        # A client may be cut off while its request waits, for example for records.
+        is_dead = self._client_id in self.faults.dead
+        if is_dead or self.faults.loses(header.client_id, header.api_key):
             self.abort()
         else:
             super()._respond(header, outcome)

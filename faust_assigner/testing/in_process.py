@@ -225,6 +225,8 @@ class InProcess:
 
     def freeze(self) -> None:
         """Freeze as after SIGSTOP: the worker's threads stand still until :meth:`thaw`."""
+        if self.is_frozen:
+            return  # the threads wait for the present gate
         gate = self._gate = threading.Event()
         for loop in self._loops():
             loop.call_soon_threadsafe(gate.wait)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from faust_assigner.testing import log
 from faust_assigner.testing.virtual_broker import VirtualBroker
 from tests.integration.broker.conftest import Scene
 from tests.support.clients.raw_client import RawClient
@@ -111,3 +113,20 @@ def test_a_killed_client_is_cut_off_and_others_are_not(broker: VirtualBroker) ->
         dead.send(18, 0)
         assert dead.is_closed()
     Cluster(broker.bootstrap).create("still-served", 1)
+
+
+def test_a_client_that_is_killed_during_its_request_gets_no_response(
+    broker: VirtualBroker,
+) -> None:
+    """Earlier, a fetch that waited for records got them, and the killed client processed them."""
+    log.create(broker.broker, "t", 1)
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}
+    with RawClient(broker.bootstrap) as dead:
+        dead.send(
+            1, 4, max_wait=timedelta(seconds=60), min_bytes=1, max_bytes=1_000,
+            topics=[{"topic": "t", "partitions": [part]}],
+        )  # fmt: skip
+        until(lambda: broker.broker.call(lambda node: node.waiting_partitions) == 1, "the fetch")
+        broker.kill("raw")
+        log.append(broker.broker, "t", None, "v", 1.0, 0)
+        assert dead.is_closed()

@@ -257,11 +257,13 @@ async def test_a_turn_does_not_wait_for_ever_for_the_thread(
 
 
 def test_a_frozen_worker_stops_both_of_its_loops(tmp_path: Path) -> None:
-    """The same gate opens for both of them."""
+    """The same gate opens for both of them, also after a second freeze."""
     made = Turned(tmp_path)
     made.freeze()
     gate = made._gate
     assert gate is not None
+    made.freeze()
+    assert made._gate is gate
     assert made.events == [gate.wait, gate.wait]
     assert not gate.is_set()
     made.thaw()
