@@ -26,7 +26,11 @@ else:
 
 
 class WriteBehindSets(Sets):
-    """The sets of a table; each set is equal to its row."""
+    """The sets of a table; each set is equal to its row.
+
+    Records of several partitions may change one set of a global table. Each partition has its own row
+    then, with the operations of its changelog, and the set has the elements of all these rows.
+    """
 
     @property
     def _rows(self) -> Any:
@@ -41,8 +45,12 @@ class WriteBehindSets(Sets):
         event = current_event()
         if event is None:
             raise RuntimeError("a set in a table can be changed only by an agent")
-        self.table.send_changelog(event.message.partition, (operation, key), value)
-        after = self._set_of(key, self[key].data)
+        partition = event.message.partition
+        self.table.send_changelog(partition, (operation, key), value)
+        before = self[key].data
+        if self.table.is_global:
+            before = self._elements(self._rows.row_of(partition, self._rows.raw_key(key)))
+        after = self._set_of(key, before)
         after.apply_changelog_event(operation, value)
         self.storage[key] = after.as_stored_value()
 
@@ -60,6 +68,11 @@ class WriteBehindSets(Sets):
                 self.storage[key] = self[key].as_stored_value()
             return
         folded, ends = self._folded(events, to_key, to_value)
+        after = {place: self._row_of(one) for place, one in folded.items()}
+        before = {
+            (tp, raw): rows.file_row(tp.partition, raw)
+            for tp, raw in (after if self.table.is_global else ())
+        }
         rows.apply_changelog_batch(
             [
                 SimpleNamespace(
@@ -68,16 +81,19 @@ class WriteBehindSets(Sets):
                         partition=tp.partition,
                         offset=ends[tp],
                         key=raw,
-                        value=self._row_of(one),
+                        value=row,
                     )
                 )
-                for (tp, raw), one in folded.items()
+                for (tp, raw), row in after.items()
             ],
             to_key,
             to_value,
         )
-        for tp, raw in folded:
-            self._take(tp.partition, raw)
+        for (tp, raw), row in after.items():
+            if self.table.is_global:
+                self._merge(tp.partition, raw, before[tp, raw], row)
+            else:
+                self._take(tp.partition, raw)
 
     def _folded(
         self,
@@ -113,15 +129,33 @@ class WriteBehindSets(Sets):
         if rows is None:
             super().sync_from_storage()
             return
+        found: dict[bytes, list[object]] = {}
         for database in rows._dbs_for_actives():
             for raw, row in rows._visible_items(database):
-                self[self._key(raw)].sync_from_storage(self._elements(row))
+                others = found.get(raw, []) if self.table.is_global else []
+                found[raw] = others + self._elements(row)
+        for raw, elements in found.items():
+            self[self._key(raw)].sync_from_storage(elements)
+
+    def _merge(self, partition: int, raw: bytes, before: bytes | None, after: bytes | None) -> None:
+        """Take the change of one partition's row over into a set of a global table.
+
+        The rows of other partitions are read only if elements were removed.
+        """
+        rows, one, there = self._rows, self[self._key(raw)], set(self._elements(after))
+        gone = set(self._elements(before)) - there
+        if gone:
+            for other in rows._dbs.keys() - {partition}:
+                gone.difference_update(self._elements(rows.row_of(other, raw)))
+        one.sync_from_storage((one.data | there) - gone)
 
     def _take(self, partition: int, raw: bytes) -> None:
         # Change the set in place, because agents may hold a reference to it. A set whose file is
         # closed is read when the file is opened again.
-        row = self._rows.row_of(partition, raw) if partition in self._rows._dbs else None
-        self[self._key(raw)].sync_from_storage(self._elements(row))
+        rows = self._rows
+        places = sorted(rows._dbs) if self.table.is_global else rows._dbs.keys() & {partition}
+        found = [element for p in places for element in self._elements(rows.row_of(p, raw))]
+        self[self._key(raw)].sync_from_storage(found)
 
     def _key(self, raw: bytes) -> object:
         return self.table._to_key(self.storage.key_of(raw))

@@ -29,10 +29,18 @@ def nothing_is_processed() -> Iterator[None]:
 class Sets(MadeUp):
     """An app with a table of sets whose first partition is restored."""
 
+    #: Whether every worker has the table; Faust's SetGlobalTable needs this option, too.
+    is_global = False
+
     def __init__(self, folder: Path, store: str = "rocksdb://", **settings: Any) -> None:
         super().__init__(folder, **settings)
         self.table = self.app.SetTable(
-            "seen", key_type=str, value_type=int, partitions=2, store=store
+            "seen",
+            key_type=str,
+            value_type=int,
+            partitions=2,
+            store=store,
+            is_global=self.is_global,
         )
         install_write_behind(self.table)
         self.tables["seen"] = self.table

@@ -153,3 +153,37 @@ def test_rows_of_sets_are_written_and_read_with_the_tables_own_serializer() -> N
         (None, b"row", {"serializer": "values"}),
         (None, None, {"serializer": "values"}),
     ]
+
+
+class GlobalSets(Sets):
+    """A global table of sets, whose two partitions are restored."""
+
+    is_global = True
+
+
+async def test_a_set_of_a_global_table_has_the_elements_of_all_partitions(tmp_path: Path) -> None:
+    """In stock, too, records of several partitions change one set."""
+    it = GlobalSets(tmp_path)
+    held = it.table["k"]
+    it.table.apply_changelog_batch([record(it, 0, 0, ADD, "k", 1), record(it, 1, 0, ADD, "k", 2)])
+    assert held.data == {1, 2}
+    process(0)
+    held.add(3)
+    assert held.data == {1, 2, 3}
+    await answer((it.sent[0], 1))
+    assert rows(it, 0) == {b'"k"': b"[1,3]", OFFSET: b"1"}, "without the other partition's elements"
+    assert rows(it, 1) == {b'"k"': b"[2]", OFFSET: b"0"}
+    it.table.apply_changelog_batch(
+        [record(it, 1, 1, DISCARD, "k", 2), record(it, 1, 2, ADD, "k", 3)]
+    )
+    assert held.data == {1, 3}
+    it.table.apply_changelog_batch([record(it, 1, 3, DISCARD, "k", 3)])
+    assert held.data == {1, 3}, "the other partition's row has the element, too"
+    it.close()
+    again = GlobalSets(tmp_path)
+    again.table.data.storage._db_for_partition(0)
+    again.table.apply_changelog_batch([record(again, 1, 4, ADD, "k", 4)])
+    await again.table.data.on_recovery_completed(set(), set())
+    assert again.table["k"].data == {1, 3, 4}
+    again.close()
+    done()
