@@ -123,7 +123,11 @@ def _topics(facts: AppFacts, topics: Mapping[str, TopicFacts]) -> Iterator[Findi
         there = topics.get(table.changelog)
         if there is not None:
             yield from check_changelog(
-                table.changelog, there, is_windowed=table.is_windowed, expires_s=table.expires_s
+                table.changelog,
+                there,
+                is_windowed=table.is_windowed,
+                is_set=table.is_set,
+                expires_s=table.expires_s,
             )
         if not table.is_global:
             count = there.partitions if there is not None else table.partitions

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faust.cli.base import find_app
+from faust.tables.sets import SetTable
 from faust.transport import by_url
 from faust.transport.drivers import aiokafka as driver
 from mode.utils.times import want_seconds
@@ -149,6 +150,7 @@ def _table_facts(app: AppT) -> Iterator[Table]:
             changelog=topic,
             is_global=bool(table.is_global),
             is_windowed=window is not None,
+            is_set=isinstance(table, SetTable),
             expires_s=expires,
             partitions=table.partitions,
             in_memory=table.name in memory,

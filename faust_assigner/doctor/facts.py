@@ -11,12 +11,16 @@ from faust_assigner.status.evidence import Evidence
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table. ``expires_s`` is None without windows, or if windows never expire."""
+    """A table. ``expires_s`` is None without windows, or if windows never expire.
+
+    ``is_set``: it is a table of sets.
+    """
 
     name: str
     changelog: str
     is_global: bool = False
     is_windowed: bool = False
+    is_set: bool = False
     expires_s: float | None = None
     partitions: int | None = None
     in_memory: bool = False

@@ -61,7 +61,11 @@ def _changelogs(
     for name in sorted(topics.keys() & tables.keys() & set(changelogs)):
         topic, table = topics[name], tables[name]
         yield from check_changelog(
-            name, topic, is_windowed=table.is_windowed, expires_s=table.expires_s
+            name,
+            topic,
+            is_windowed=table.is_windowed,
+            is_set=table.is_set,
+            expires_s=table.expires_s,
         )
         if not table.is_global:
             yield from check_partitions(name, topic.partitions, sources)

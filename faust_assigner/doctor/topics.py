@@ -21,9 +21,17 @@ class TopicFacts:
 
 
 def check_changelog(
-    name: str, topic: TopicFacts, *, is_windowed: bool, expires_s: float | None
+    name: str,
+    topic: TopicFacts,
+    *,
+    is_windowed: bool,
+    expires_s: float | None,
+    is_set: bool = False,
 ) -> Iterator[Finding]:
-    """Check that the broker keeps a table's rows, and only the last value of each."""
+    """Check that the broker keeps a table's rows, and only the last value of each.
+
+    Of a table of sets the broker must keep all records: each record is an operation on a set.
+    """
     policies = {policy.strip() for policy in topic.cleanup_policy.split(",") if policy.strip()}
     if not policies:
         return
@@ -51,7 +59,15 @@ def check_changelog(
                 f"retention.ms is {_span(topic.retention_ms)}, and windows expire after {expires_s:g} s",
                 subject=name,
             )
-    if "compact" not in policies and (is_windowed or keeps_for_ever):
+    if is_set:
+        if "compact" in policies:
+            yield finding(
+                "FA008",
+                f"cleanup.policy is {topic.cleanup_policy}, and the table has sets: the broker keeps "
+                "only the last added and the last removed element of each set",
+                subject=name,
+            )
+    elif "compact" not in policies and (is_windowed or keeps_for_ever):
         yield finding(
             "FA008",
             f"cleanup.policy is {topic.cleanup_policy}, without compact: the changelog keeps every change "

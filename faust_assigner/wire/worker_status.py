@@ -74,6 +74,7 @@ class TableStatus:
     """A table; ``bytes``: partition -> its size on this worker's disk, including copies.
 
     ``expires_s`` is the retention of a windowed table's windows; None if they do not expire.
+    ``is_set``: it is a table of sets.
     """
 
     name: str
@@ -81,6 +82,7 @@ class TableStatus:
     store: str
     is_global: bool = False
     is_windowed: bool = False
+    is_set: bool = False
     expires_s: float | None = None
     bytes: Mapping[str, int] = field(default_factory=dict)
 

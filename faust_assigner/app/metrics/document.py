@@ -14,6 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
+from faust.tables.sets import SetTable
 from mode.utils.times import want_seconds
 from yarl import URL
 
@@ -188,6 +189,7 @@ def _table_statuses(app: AppT, sizes: Mapping[TP, int]) -> tuple[TableStatus, ..
                 store=URL(str(table._store or app.conf.store)).scheme,
                 is_global=bool(table.is_global),
                 is_windowed=window is not None,
+                is_set=isinstance(table, SetTable),
                 expires_s=None if window is None else want_seconds(window.expires or 0) or None,
                 bytes={
                     str(tp.partition): size

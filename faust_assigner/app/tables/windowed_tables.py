@@ -43,10 +43,13 @@ def _kept_longer(
     """Make the changelog's topic with a longer retention than Faust's, which is ``expires``.
 
     If a group is stopped for longer than Faust's retention, the broker removes windows that are
-    still open.
+    still open. The topic of a table of sets is never compacted, as Faust does if the sets have windows:
+    each record is an operation on a set, and compaction would remove elements.
     """
     if retention is None and table.window is not None and table.window.expires:
         retention = want_seconds(table.window.expires) + read_or_default(app, WINDOW_RETENTION_S)
+    if isinstance(table, SetTable):
+        how = {"compacting": False, **how}
     return make(retention=retention, **how)
 
 

@@ -324,6 +324,11 @@ def test_a_changelog_that_loses_rows_is_found() -> None:
     longer = {"tables": (table(is_windowed=True, expires_s=61.0),)}
     everywhere = dict.fromkeys(("m0", "m1", "m2"), longer)
     assert codes(facts(odd=everywhere, topics=losing)) == ["FA008 error"]
+    sets = {"tables": (table(is_set=True),)}
+    everywhere = dict.fromkeys(("m0", "m1", "m2"), sets)
+    compacted = with_log(cleanup_policy="compact", retention_ms=None)
+    assert codes(facts(topics=compacted)) == []
+    assert codes(facts(odd=everywhere, topics=compacted)) == ["FA008 error"]
 
 
 def test_a_changelog_of_another_width_is_found() -> None:

@@ -54,10 +54,17 @@ def test_a_grace_is_enough_for_the_hand_over_and_the_end(grace: float, found: li
     assert levels(check_grace(grace, 8.0, subject="w")) == found
 
 
-def changelog(policy: str, retention: int | None, expires: float | None, *, windowed: bool) -> Any:
+def changelog(
+    policy: str,
+    retention: int | None,
+    expires: float | None,
+    *,
+    windowed: bool,
+    sets: bool = False,
+) -> Any:
     """The level and the end of each finding about a changelog."""
     topic = TopicFacts(partitions=1, cleanup_policy=policy, retention_ms=retention)
-    found = check_changelog("log", topic, is_windowed=windowed, expires_s=expires)
+    found = check_changelog("log", topic, is_windowed=windowed, is_set=sets, expires_s=expires)
     return [(one.level, one.text.partition(": ")[0]) for one in found]
 
 
@@ -79,6 +86,20 @@ def test_a_changelog_loses_rows_if_deletion_comes_before_their_end() -> None:
     assert changelog("delete", 90_001, 90.0, windowed=True) == [("warning", without)]
     assert changelog("delete", -1, None, windowed=False) == [("warning", without)]
     assert changelog("delete", 9, None, windowed=False) == [("error", "cleanup.policy is delete")]
+
+
+def test_a_changelog_of_sets_keeps_each_operation() -> None:
+    """The key of a record is an operation and a set, so compaction removes elements."""
+    for windowed in (False, True):
+        (found,) = changelog("compact", None, 90.0, windowed=windowed, sets=True)
+        assert found == ("error", "cleanup.policy is compact, and the table has sets")
+    assert changelog("delete", -1, None, windowed=False, sets=True) == []
+    assert changelog("", 5, None, windowed=False, sets=True) == []
+    deleted = ("error", "cleanup.policy is delete")
+    assert changelog("delete", 5, None, windowed=False, sets=True) == [deleted]
+    assert changelog("delete", 90_000, 90.0, windowed=True, sets=True) == []
+    short = ("error", "retention.ms is 89 s, and windows expire after 90 s")
+    assert changelog("delete", 89_000, 90.0, windowed=True, sets=True) == [short]
 
 
 def test_a_changelog_must_be_as_wide_as_one_of_its_sources() -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.tables.sets import SetTable
 from faust.types import TP
 
 from faust_assigner import __version__
@@ -158,6 +159,13 @@ def test_a_document_has_every_field(app: Any) -> None:
     )
     assert list(status(app).tables[0].bytes) == ["2", "10"], "by number, not by text"
     assert list(status(app).counters) == sorted([CORRUPT_FOLDERS, "fallbacks", "zeros"])
+
+
+def test_a_document_names_the_tables_of_sets(app: Any) -> None:
+    """The doctor checks the changelog of such a table by other rules."""
+    made = app.tables._changelogs[SUMS] = object.__new__(SetTable)
+    vars(made).update(name="sums", window=None, is_global=False, _store=None)
+    assert [table.is_set for table in status(app).tables] == [False, True]
 
 
 def test_a_document_of_a_new_worker_has_gaps(app: Any) -> None:

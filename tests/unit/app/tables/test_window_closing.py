@@ -638,6 +638,16 @@ def test_a_table_without_windows_keeps_its_changelog_for_ever() -> None:
     assert table.changelog_topic.retention is None
 
 
+def test_a_changelog_of_sets_with_windows_is_not_compacted() -> None:
+    """Faust compacts it: of each set one added and one removed element would remain."""
+    app = faust.App("sets", broker="kafka://127.0.0.1:1", store="memory://")
+    table = app.SetTable("seen")
+    install(app, table)
+    assert (table.changelog_topic.compacting, table.changelog_topic.deleting) == (False, None)
+    table.tumbling(10.0, expires=600.0)
+    assert (table.changelog_topic.compacting, table.changelog_topic.deleting) == (False, True)
+
+
 # -- several partitions, sources and tables
 
 
