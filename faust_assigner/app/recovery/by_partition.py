@@ -77,6 +77,10 @@ class PartitionRecovery(RecoveryLoop):
         """Whether an assigned partition is not restored or not followed yet."""
         return self._taking_on is not None and not self._taking_on.done()
 
+    def lacks_standby_records(self) -> bool:
+        """Whether a standby is not followed yet, or lacks records."""
+        return not self.standby_tps <= self.standbys.followed or super().lacks_standby_records()
+
     def is_restored(self, tp: TP) -> bool:
         """Whether the table of this active changelog partition is completely restored."""
         return (

@@ -50,7 +50,9 @@ class StandbyFollower:
             firsts, ends = await self._extents.firsts(fresh), await self._extents.ends(fresh)
             await recovery.consistency.refuse_ahead(recovery, offsets, ends, firsts)
             for tp in fresh:
-                offsets[tp] = max(offset_or_minus_one(offsets[tp]), firsts[tp] - 1)
+                # The restore of a global table's partition has applied records, too.
+                applied = map(offset_or_minus_one, (offsets[tp], recovery.offsets_for(tp).get(tp)))
+                offsets[tp] = max(*applied, firsts[tp] - 1)
                 recovery.standby_highwaters[tp] = ends[tp] - 1
             behind = self._in_order(tp for tp in fresh if self._gap(tp) >= MIN_STANDBY_GAP)
             start = {tp: offset_or_minus_one(offsets[tp]) + 1 for tp in fresh}

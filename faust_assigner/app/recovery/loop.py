@@ -7,7 +7,7 @@ Its parts: the tables' databases (``databases.py``), the comparison of tables wi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from faust_assigner.app.retry import RateLimitedLog, pause_s
 from faust_assigner.app.tables import memory_rows
 from faust_assigner.app.tables import windowed_tables as windows
 from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.disk import offset_or_minus_one
 from faust_assigner.app.tables.storage_errors import is_storage_error
 
 if TYPE_CHECKING:
@@ -183,8 +184,7 @@ class RecoveryLoop(Recovery):
 
     async def _take(self, event: EventT[object]) -> None:
         message, tp = event.message, event.message.tp
-        active = tp in self.active_tps
-        offsets = self.active_offsets if active else self.standby_offsets
+        active, offsets = tp in self.active_tps, self.offsets_for(tp)
         if active:
             self._active_events_received_at[tp] = monotonic()
         seen = offsets.get(tp)
@@ -212,10 +212,30 @@ class RecoveryLoop(Recovery):
             (self.spans.has_standbys or not self.tables.standbys_ready)
             and self.standby_tps
             and not self.in_recovery
-            and not self.standby_remaining_total()
+            and not self.lacks_standby_records()
         ):
             self.spans.end_standbys()
             self.tables.on_standbys_ready()
+
+    def lacks_standby_records(self) -> bool:
+        """Whether a standby lacks records that its changelog had when this worker began to follow it.
+
+        Faust takes the records that one standby has beyond this end from the records that others
+        lack, and leaves out standbys without any record. Under ``exactly_once`` the last offset may be
+        the marker at the end of a transaction, so there these standbys are left out here, too.
+        """
+        least = 0 if self.app.in_transaction else -1
+        return any(
+            least <= offset_or_minus_one(self.offsets_for(tp).get(tp)) < highwater
+            for tp, highwater in self.standby_highwaters.items()
+        )
+
+    def offsets_for(self, tp: TP) -> MutableMapping[TP, int | None]:
+        """Return the offsets that contain the last applied record of ``tp``.
+
+        A partition of a global table can be active and followed at once.
+        """
+        return self.active_offsets if tp in self.active_tps else self.standby_offsets
 
     def flush_buffers(self) -> None:
         """Write replayed records; after a failed write, replay again from the database's offset."""

@@ -27,6 +27,10 @@ class Recovery:
         self.tp_to_table = {A: "table a", B: "table b"}
         self.error: Exception | None = None
 
+    def offsets_for(self, tp: TP) -> dict[TP, int | None]:
+        """Return the offsets of the last applied records."""
+        return self.standby_offsets
+
     async def restore(
         self, tps: Any, offsets: Any, highwaters: Any, stop: Any
     ) -> AsyncGenerator[TP, None]:

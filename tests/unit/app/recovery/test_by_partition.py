@@ -1505,3 +1505,14 @@ async def test_a_new_recovery_lets_nothing_flow(made: Any) -> None:
     assert (fresh.is_flowing, fresh.is_taking_on, fresh.meter) == (False, False, None)
     assert fresh._roles == fresh.books._before == (frozenset(), frozenset())
     assert not fresh.is_restored(A)
+
+
+async def test_a_standby_that_is_not_followed_yet_lacks_records(made: Any) -> None:
+    """While the actives are restored, and while it is restored itself, it is not ready."""
+    made.app.in_transaction = False
+    made.standby_tps, made.standbys.followed = {A, B}, {B, C}
+    assert made.lacks_standby_records()
+    made.standbys.followed = {A, B, C}
+    assert not made.lacks_standby_records()
+    made.standby_highwaters, made.standby_offsets = {B: 6}, {B: 5}
+    assert made.lacks_standby_records()

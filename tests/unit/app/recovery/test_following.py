@@ -109,11 +109,15 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     vars(made).update(
         app=SimpleNamespace(consumer=Consumer(), tracer=None),
         standby_offsets={A: None, B: 9, C: None, D: 3},
+        active_offsets={},
         standby_highwaters={D: 3},
         standby_tps={A, B, C, D},
         standby_stats=dict,
         _recovery_span=None,
         tp_to_table={tp: SimpleNamespace(data=store) for tp, store in stores.items()},
+    )
+    made.offsets_for = lambda tp: (
+        made.active_offsets if tp in made.active_offsets else made.standby_offsets
     )
     made.consistency = Consistency(made.app)
     made.consistency.ahead = nothing_ahead
@@ -224,6 +228,15 @@ async def test_copies_are_followed_from_the_first_record_or_from_their_own(recov
     assert recovery.standby_highwaters == {A: 29, B: 39, C: 8, D: 3}
     assert recovery.app.consumer.calls == [("seek", {A: 5, B: 10, C: 8}), ("resume", {A, B, C, D})]
     assert recovery.standbys.catching_up is None
+
+
+async def test_a_global_table_is_followed_from_the_end_of_its_restore(recovery: Any) -> None:
+    """A table in memory stores no offset; its whole changelog was read a second time, and dropped."""
+    recovery.active_offsets = {A: 6, C: None}
+    recovery.tp_to_table[B].data = "memory"
+    await recovery.standbys.follow({A, B, C})
+    assert recovery.standby_offsets == {A: 6, B: 9, C: -1, D: 3}
+    assert recovery.app.consumer.calls[0] == ("seek", {A: 7, B: 10, C: 0})
 
 
 async def test_a_round_without_new_copies_resumes_the_others(recovery: Any) -> None:

@@ -63,10 +63,6 @@ class Host(FaustRecovery):  # type: ignore[misc]
         """Whether an active partition lacks records."""
         return any(self.active_offsets[tp] < end for tp, end in self.active_highwaters.items())
 
-    def standby_remaining_total(self) -> int:
-        """Return the number of records that standbys lack."""
-        return sum(end - self.standby_offsets[tp] for tp, end in self.standby_highwaters.items())
-
     def active_stats(self) -> dict[TP, Any]:
         """Return the actives that lack records."""
         return {
@@ -139,7 +135,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
         changelog_queue=queue, standbys_ready=False, on_standbys_ready=lambda: ready.append("x")
     )
     tables.ready = ready
-    app = SimpleNamespace(consumer=Consumer(), consumer_generation_id=3, tables=tables)
+    app = SimpleNamespace(
+        consumer=Consumer(), consumer_generation_id=3, tables=tables, in_transaction=False
+    )
     return Recovery(app, tables)
 
 
@@ -253,6 +251,41 @@ def test_standbys_are_ready_once_the_actives_are_and_nothing_is_lacking(
     made.tables.standbys_ready = True
     made._maybe_end()
     assert len(made.tables.ready) == (state == "ready")
+
+
+@pytest.mark.parametrize(
+    ("offsets", "in_transaction", "lacks"),
+    [
+        ({B: 6, C: 9}, False, False),
+        ({B: 5, C: 10}, False, True),
+        ({B: 6, C: 30}, False, False),
+        ({B: -1, C: 9}, False, True),
+        ({B: None, C: 9}, False, True),
+        ({B: None, C: -1}, True, False),
+        ({B: 0, C: -1}, True, True),
+    ],
+    ids=["complete", "a surplus", "beyond", "no record", "unknown", "exactly once", "a record"],
+)
+def test_each_standby_must_have_its_records(
+    made: Recovery, offsets: dict[TP, int | None], in_transaction: bool, lacks: bool
+) -> None:
+    """Faust adds up the differences, and leaves out standbys without a record."""
+    made.standby_offsets, made.standby_highwaters = offsets, {B: 6, C: 9}
+    made.app.in_transaction = in_transaction
+    assert made.lacks_standby_records() == lacks
+    made.standby_tps, made.active_offsets[A] = {B, C}, 6
+    made._maybe_end()
+    assert made.tables.ready == ([] if lacks else ["x"])
+
+
+def test_an_active_partition_that_is_followed_has_the_records_of_its_restore(
+    made: Recovery,
+) -> None:
+    """A partition of a global table has both roles; its records are noted as those of an active."""
+    made.standby_highwaters, made.standby_offsets = {A: 6}, {A: None}
+    for offset in (5, 6):
+        made.active_offsets[A] = offset
+        assert made.lacks_standby_records() == (offset == 5)
 
 
 class Span:
