@@ -155,8 +155,11 @@ class TimelyStream(Stream):
         )
 
 
-class TransactionalStream(Stream):
-    """The stream under ``exactly_once``: a batch has records of one partition and sets the current event."""
+class TransactionalStream(TimelyStream):
+    """The stream under ``exactly_once``: a batch has records of one partition and sets the current event.
+
+    Outside of a worker Faust uses no transactions, and this stream is a :class:`TimelyStream`.
+    """
 
     #: The stream keeps the buffer: a stream outlives a failed agent, so no record in the buffer is lost.
     _buffer: BatchBuffer | None = None

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from faust.exceptions import PartitionsMismatch
+from faust.types.enums import ProcessingGuarantee
 from mode import Service, get_logger
 
 from faust_assigner.app.consumer.waits import waits_of
@@ -207,6 +208,18 @@ class Watchdog:
             )
 
 
+def warn_without_transactions(app: App) -> None:
+    """Log a warning if ``app`` has the guarantee ``exactly_once`` and uses no transactions."""
+    wanted = app.conf.processing_guarantee == ProcessingGuarantee.EXACTLY_ONCE
+    if wanted and not app.in_transaction:
+        logger.warning(
+            "App %s has processing_guarantee='exactly_once', but its records are processed at least "
+            "once: Faust uses transactions only in `faust worker` and in the first app of "
+            "faust.Worker. In any other process set app.in_worker = True before the app starts",
+            app.conf.id,
+        )
+
+
 class RepairedTables(RecoveringTables):
     """A table manager that restores tables by partition and runs the watchdog."""
 
@@ -224,6 +237,7 @@ class RepairedTables(RecoveringTables):
     async def on_start(self) -> None:
         """Start; raise ImproperlyConfigured if an agent's topic is a pattern."""
         refuse_patterns(self.app.agents.items())
+        warn_without_transactions(self.app)
         await super().on_start()
 
     async def on_rebalance(

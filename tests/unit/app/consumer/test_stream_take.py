@@ -344,10 +344,11 @@ class Plain(TimelyStream, Stock):  # type: ignore[misc]
     """TimelyStream over the stand-in, where Faust builds the batches."""
 
 
-@pytest.fixture
-async def plain() -> Plain:
-    """A stream with an unacknowledged record of ``A``."""
-    stream = Plain()
+@pytest.fixture(params=["at_least_once", "exactly_once"])
+async def plain(request: pytest.FixtureRequest) -> Any:
+    """A stream with an unacknowledged record of ``A``; outside of a worker there is no transaction."""
+    stream: Any = Plain() if request.param == "at_least_once" else Stream()
+    stream.app.in_transaction = False
     stream.consumer._unacked_messages = {Held(A)}
     return stream
 

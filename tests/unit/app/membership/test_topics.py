@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
+from faust.types.enums import ProcessingGuarantee as Guarantee
 
 from faust_assigner.app.membership.topics import mismatches, refuse_patterns, sources_of
 from faust_assigner.app.membership.watchdog import RepairedTables
@@ -62,6 +63,8 @@ class Made:
             tables=SimpleNamespace(changelog_topics={"log"}),
             crash=self._crash,
             agents={},
+            conf=SimpleNamespace(id="shop", processing_guarantee=Guarantee.AT_LEAST_ONCE),
+            in_transaction=False,
         )
         self.tables = Tables(self.app)
         self.table = SimpleNamespace(
@@ -153,6 +156,27 @@ async def test_with_an_agent_that_reads_a_pattern_no_table_starts(made: Made) ->
     made.app.agents.clear()
     await made.tables.on_start()
     assert made.tables.rounds == -1
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "in_transaction", "warns"),
+    [
+        (Guarantee.EXACTLY_ONCE, False, True),
+        (Guarantee.EXACTLY_ONCE, True, False),
+        (Guarantee.AT_LEAST_ONCE, False, False),
+    ],
+)
+async def test_a_guarantee_that_has_no_effect_is_named_in_the_log(
+    made: Made,
+    caplog: pytest.LogCaptureFixture,
+    guarantee: Guarantee,
+    in_transaction: bool,
+    warns: bool,
+) -> None:
+    """Faust uses transactions only in the app of a worker, and logs nothing for other apps."""
+    made.app.conf.processing_guarantee, made.app.in_transaction = guarantee, in_transaction
+    await made.tables.on_start()
+    assert ("App shop has processing_guarantee='exactly_once'" in caplog.text) == warns
 
 
 def test_the_first_agent_by_name_with_a_pattern_is_named() -> None:
