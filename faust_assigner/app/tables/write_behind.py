@@ -74,7 +74,9 @@ def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> o
     )
     if isinstance(store, TableStore):
         enable_overlay(table, store)
-    elif not isinstance(table, SetTable):  # the record of a set is an operation, not a row
+    elif not (isinstance(table, SetTable) or table.use_partitioner):
+        # The record of a set is an operation, not a row. With ``use_partitioner`` the agents that use
+        # a row need not own the row's partition.
         memory_rows.note_sent_rows(table, store)
     return store
 

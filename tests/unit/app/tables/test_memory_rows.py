@@ -107,3 +107,21 @@ def test_a_function_in_place_of_the_tables_method_stays(table: Any) -> None:
     table.send_changelog = send_changelog = SimpleNamespace()
     assert dict(table.data.data) == {}
     assert table.send_changelog is send_changelog
+
+
+async def test_a_row_whose_partition_the_producer_chooses_stays_with_its_agents(
+    tmp_path: Path,
+) -> None:
+    """With use_partitioner the row's partition may move away while the agents continue to count."""
+    app = MadeUp(tmp_path).app
+    app._producer.key_partition = lambda topic, key: TP(topic, 0)
+    made = app.Table(
+        "rows", key_type=str, value_type=int, store="memory://rows", use_partitioner=True
+    )
+    install_write_behind(made)
+    made.apply_changelog_batch([event("b", 2)])
+    process(1)
+    made["a"] = 7
+    recovery_of(made).revoke(TP(LOG, 0))
+    assert dict(made.data.data) == {"a": 7}, "a replayed row is dropped, as in Faust"
+    done()
