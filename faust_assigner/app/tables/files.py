@@ -140,6 +140,9 @@ class TableStore(WriteBehindStore):
         if is_damage(error):
             self._condemned.update(failed)
         self.app.tables.recovery.tables_failed(self.table.name, error)
+        for partition in filter(self.is_apart, failed):
+            # The recovery reopens files of changelog partitions only; this file opens at its next use.
+            self.close_partition(partition)
 
     def _is_about(self, error: Exception, partition: int) -> bool:
         """Whether ``error`` is about ``partition``: it names the partition's file, or no file."""

@@ -131,7 +131,20 @@ class WriteBehindStore(Store):
         if overlay is None:
             kind = ReadBackOverlay if self.flush_mode is FlushMode.READ_BACK else Overlay
             overlay = self.overlays[partition] = kind(self.usage)
+            overlay.lands = self.is_apart(partition)
         return overlay
+
+    def is_apart(self, partition: int) -> bool:
+        """Whether this worker writes the file of ``partition`` without owning this changelog partition.
+
+        With ``FlushMode.APART`` the rows are in the file of the source's partition, and the changelog
+        may have a different number of partitions. No restore writes such a file.
+        """
+        return (
+            self.flush_mode is FlushMode.APART
+            and TP(self.table.changelog_topic_name, partition)
+            not in self.app.assignor.assigned_actives()
+        )
 
     def _share(self) -> Any:
         """Return the transaction share of the current record; None outside of transactions."""

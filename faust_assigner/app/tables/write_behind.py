@@ -143,15 +143,28 @@ def discard(app: AppT) -> None:
 
 
 def retain_partitions(app: AppT, actives: Collection[TP], complete: Collection[TP]) -> None:
-    """Discard the changes of all partitions but ``actives``; resume the ``complete`` partitions."""
+    """Discard the changes of all partitions but ``actives``; resume the ``complete`` partitions.
+
+    Files of a table with ``use_partitioner`` belong to owned source partitions, too.
+    """
     for topic, store in write_behind_stores(app):
-        store.flushing.discard([p for p in store.overlays if TP(topic, p) not in actives])
+        gone = [p for p in store.overlays if TP(topic, p) not in actives]
+        if apart := {p for p in gone if store.is_apart(p)}:
+            logs, owned = app.tables.changelog_topics, app.assignor.assigned_actives()
+            apart &= {tp.partition for tp in owned if tp.topic not in logs}
+        store.flushing.discard([p for p in gone if p not in apart])
     resume(app, complete)
 
 
 def resume(app: AppT, actives: Collection[TP]) -> None:
-    """Flush the changes of ``actives`` from now on: this worker owns their restored files."""
+    """Flush the changes of ``actives`` from now on: this worker owns their restored files.
+
+    Files that no restore writes are flushed from now on, too.
+    """
     for topic, store in write_behind_stores(app):
         for tp in sorted(actives):
             if tp.topic == topic:
                 store.flushing.resume(tp.partition)
+        for partition in sorted(store.overlays):
+            if store.is_apart(partition):
+                store.flushing.resume(partition)

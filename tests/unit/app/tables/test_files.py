@@ -20,6 +20,7 @@ from faust_assigner.app.tables.files import (
     corrupt_folders,
     keep_uncommitted,
 )
+from faust_assigner.app.tables.landing import FlushMode
 from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error, storage_error_text
 from faust_assigner.app.tables.store import WriteBehindStore
 from faust_assigner.app.tables.write_behind import install_write_behind
@@ -488,6 +489,16 @@ def test_a_flush_that_fails_is_about_its_partition(it: Failing, monkeypatch: Any
     with pytest.raises(ValueError, match="a bug"):
         it.store.flush(0)
     assert it.store._lacking == {1}
+
+
+def test_a_file_that_no_recovery_opens_is_closed_when_it_fails(it: Failing) -> None:
+    """With use_partitioner it belongs to a source; it opens again, and takes changes, at its next use."""
+    it.store.flush_mode = FlushMode.APART
+    for partition in (1, 7):
+        it.store._db_for_partition(partition)
+    it.store._fail(Exception("IO error: No space left on device"), [1, 7])
+    assert (it.told, it.store._lacking) == ([("counts", "IO error: No space left on device")], {1})
+    assert (1 in it.store._dbs, 7 in it.store._dbs) == (True, False)
 
 
 def test_a_row_of_a_file_that_fails_is_reported(it: Failing) -> None:

@@ -144,3 +144,58 @@ async def test_a_row_without_a_record_is_in_the_file_at_once_where_others_write_
     it.table.data._set(b'"b"', b"2")
     assert it.rows(1) == {b'"b"': b"2"}
     it.close()
+
+
+class Apart(Shared):
+    """A worker that owns changelog partition 1 and source partition 5."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        super().__init__(folder, is_global=False, **settings)
+        overlay.discard(self.app)
+        self.table.data.overlays.clear()
+        self.owned = {self.log(1), TP("orders", 5)}
+        vars(self.app)["assignor"] = SimpleNamespace(assigned_actives=lambda: self.owned)
+        self.app.tables._changelogs[self.log(1).topic] = self.table
+        overlay.resume(self.app, {self.log(1)})
+        process(5)
+
+    async def count(self, key: str, value: int) -> None:
+        """Change a row; the changelog has the change."""
+        self.table[key] = value
+        await answer((self.sent.popleft(), 0))
+
+    def round(self) -> None:
+        """Begin to restore after a round."""
+        actives = {tp for tp in self.owned if tp.topic != "orders"}
+        overlay.retain_partitions(self.app, actives, actives)
+
+
+async def test_a_row_is_in_the_file_of_a_source_partition_without_a_changelog_partition(
+    tmp_path: Path,
+) -> None:
+    """The changelog may have fewer partitions than the source."""
+    it = Apart(tmp_path)
+    await it.count("a", 1)
+    assert (it.rows(5), overlay.usage_of(it.app).changes) == ({b'"a"': b"1"}, 0)
+    overlay.hold(it.app)
+    await it.count("a", 2)
+    assert (it.rows(5), it.table["a"]) == ({b'"a"': b"1"}, 2), "its file cannot be written"
+    it.round()
+    assert (it.rows(5), it.table["a"]) == ({b'"a"': b"2"}, 2)
+    it.table["a"] = 3
+    it.round()
+    assert (it.rows(5), it.table["a"]) == ({b'"a"': b"2"}, 3), "the changelog has not got it yet"
+    await answer((it.sent.popleft(), 0))
+    assert it.rows(5) == {b'"a"': b"3"}
+    it.close()
+
+
+async def test_changes_of_a_revoked_source_partition_are_dropped(tmp_path: Path) -> None:
+    """Its next owner processes their records again."""
+    it = Apart(tmp_path)
+    await it.count("a", 1)
+    it.table["a"] = 2
+    it.owned -= {TP("orders", 5)}
+    it.round()
+    assert (it.rows(5), it.table["a"], overlay.usage_of(it.app).changes) == ({b'"a"': b"1"}, 1, 0)
+    it.close()
