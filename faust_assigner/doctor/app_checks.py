@@ -129,7 +129,7 @@ def _topics(facts: AppFacts, topics: Mapping[str, TopicFacts]) -> Iterator[Findi
                 is_set=table.is_set,
                 expires_s=table.expires_s,
             )
-        if not table.is_global:
+        if not (table.is_global or table.uses_partitioner):
             count = there.partitions if there is not None else table.partitions
             known = {name: number for name, number in sources.items() if number}
             if count and len(known) == len(sources):

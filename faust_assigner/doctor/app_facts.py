@@ -151,6 +151,7 @@ def _table_facts(app: AppT) -> Iterator[Table]:
             is_global=bool(table.is_global),
             is_windowed=window is not None,
             is_set=isinstance(table, SetTable),
+            uses_partitioner=bool(table.use_partitioner),
             expires_s=expires,
             partitions=table.partitions,
             in_memory=table.name in memory,

@@ -13,7 +13,8 @@ from faust_assigner.status.evidence import Evidence
 class Table:
     """A table. ``expires_s`` is None without windows, or if windows never expire.
 
-    ``is_set``: it is a table of sets.
+    ``is_set``: it is a table of sets. ``uses_partitioner``: its changelog may have any number of
+    partitions.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Table:
     is_global: bool = False
     is_windowed: bool = False
     is_set: bool = False
+    uses_partitioner: bool = False
     expires_s: float | None = None
     partitions: int | None = None
     in_memory: bool = False

@@ -67,7 +67,7 @@ def _changelogs(
             is_set=table.is_set,
             expires_s=table.expires_s,
         )
-        if not table.is_global:
+        if not (table.is_global or table.uses_partitioner):
             yield from check_partitions(name, topic.partitions, sources)
 
 

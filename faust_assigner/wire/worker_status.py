@@ -74,7 +74,8 @@ class TableStatus:
     """A table; ``bytes``: partition -> its size on this worker's disk, including copies.
 
     ``expires_s`` is the retention of a windowed table's windows; None if they do not expire.
-    ``is_set``: it is a table of sets.
+    ``is_set``: it is a table of sets. ``uses_partitioner``: its changelog may have any number of
+    partitions.
     """
 
     name: str
@@ -83,6 +84,7 @@ class TableStatus:
     is_global: bool = False
     is_windowed: bool = False
     is_set: bool = False
+    uses_partitioner: bool = False
     expires_s: float | None = None
     bytes: Mapping[str, int] = field(default_factory=dict)
 

@@ -190,6 +190,7 @@ def _table_statuses(app: AppT, sizes: Mapping[TP, int]) -> tuple[TableStatus, ..
                 is_global=bool(table.is_global),
                 is_windowed=window is not None,
                 is_set=isinstance(table, SetTable),
+                uses_partitioner=bool(table.use_partitioner),
                 expires_s=None if window is None else want_seconds(window.expires or 0) or None,
                 bytes={
                     str(tp.partition): size

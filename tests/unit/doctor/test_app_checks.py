@@ -140,14 +140,15 @@ def test_a_changelog_must_keep_its_rows(
 
 
 def test_a_changelog_has_the_partitions_of_a_source() -> None:
-    """The cluster's count has priority over the code's count; a global table may have any count."""
+    """The cluster's count has priority over the code's count; some tables may have any count."""
     assert codes(GOOD, topics=with_log(partitions=8)) == ["FA009 error"]
     assert codes(replace(GOOD, tables=(replace(TOTALS, partitions=8),)), topics={}) == [
         "FA009 error"
     ]
     assert codes(GOOD, topics={}) == []
-    everywhere = replace(TOTALS, is_global=True, partitions=1)
-    assert codes(replace(GOOD, tables=(everywhere,)), topics=with_log(partitions=1)) == []
+    for kind in ("is_global", "uses_partitioner"):
+        free = replace(TOTALS, partitions=1, **{kind: True})
+        assert codes(replace(GOOD, tables=(free,)), topics=with_log(partitions=1)) == []
     unknown = replace(GOOD, sources={"orders": None}, tables=(replace(TOTALS, partitions=8),))
     assert codes(unknown, topics={}) == [], "the source's count is not known"
 

@@ -29,6 +29,7 @@ totals = app.Table("totals", partitions=6)
 recent = app.Table("recent", partitions=6).tumbling(10.0, expires=3600.0)
 rates = app.GlobalTable("rates")
 seen = app.SetTable("seen", partitions=6)
+pages = app.Table("pages", partitions=3, use_partitioner=True)
 
 @app.agent(orders)
 async def add(stream):
@@ -74,7 +75,9 @@ def test_an_app_is_read_as_it_is_set_up(module: Any, capsys: pytest.CaptureFixtu
         "recent": (True, 3600.0, False, 6),
         "rates": (False, None, True, None),
         "seen": (False, None, False, 6),
+        "pages": (False, None, False, 3),
     }
+    assert [table.name for table in facts.tables if table.uses_partitioner] == ["pages"]
     assert [table.name for table in facts.tables if table.is_set] == ["seen"]
     assert (facts.heartbeat_s, facts.session_s, facts.rebalance_s) == (3.0, 60.0, 60.0)
     assert facts.misfits == facts.wrong_settings == ()

@@ -115,7 +115,7 @@ WHOLE = WorkerStatus(
     tables=(
         TableStatus(
             name="t", changelog="log", store="rocksdb", is_global=True, is_windowed=True,
-            is_set=True, expires_s=60.0, bytes={"1": 100, "3": 0},
+            is_set=True, uses_partitioner=True, expires_s=60.0, bytes={"1": 100, "3": 0},
         ),
     ),
     settings={"s": "v"}, counters={"c": 2},

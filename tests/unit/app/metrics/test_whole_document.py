@@ -34,7 +34,7 @@ class Table(SimpleNamespace):
     """A table with the app's store or its own."""
 
     _store: Any = None
-    is_global, window = False, None
+    is_global, use_partitioner, window = False, False, None
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_document_has_every_field(app: Any) -> None:
 def test_a_document_names_the_tables_of_sets(app: Any) -> None:
     """The doctor checks the changelog of such a table by other rules."""
     made = app.tables._changelogs[SUMS] = object.__new__(SetTable)
-    vars(made).update(name="sums", window=None, is_global=False, _store=None)
+    vars(made).update(name="sums", window=None, is_global=False, use_partitioner=False, _store=None)
     assert [table.is_set for table in status(app).tables] == [False, True]
 
 
