@@ -36,6 +36,7 @@ class Consumer(RepairedConsumer, Stock):  # type: ignore[misc]
     def __init__(self) -> None:
         self.app = SimpleNamespace(consumer_generation_id=1)
         self._acked, self._gap = {SOURCE: [3, 5]}, defaultdict(IntervalTree)
+        self._acked_index = defaultdict(set)
         self.under_way = SimpleNamespace(tp=SOURCE, offset=4, acked=False, generation_id=1)
         self._unacked_messages = [self.under_way]
 
@@ -359,6 +360,24 @@ async def test_a_record_after_a_transactions_end_is_committed_once_it_is_done() 
     assert books.committed() == 6
     books.ack(second)
     assert books.committed() == 8
+
+
+async def test_records_that_were_done_before_their_partition_came_back_block_no_commit() -> None:
+    """Their agents finished them after the revocation; each is the first in progress at one commit."""
+    books = Books()
+    former, again = [Record(4), Record(5)], [Record(4), Record(5)]
+    for record in former:
+        books.ack(record)
+    books.take(*again)
+    for record in again:
+        assert books.committed() is None or record is again[1]
+        books.ack(record)
+    sixth = Record(6)
+    books.take(sixth)
+    assert books.committed() == 6
+    books.ack(sixth)
+    assert books.committed() == 7
+    assert (books._acked[SOURCE], books._acked_index[SOURCE]) == ([], set())
 
 
 def test_the_first_record_that_failed_is_the_bound_until_its_partition_is_read_again() -> None:

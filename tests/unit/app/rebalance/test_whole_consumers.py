@@ -65,6 +65,7 @@ def test_a_commit_of_some_partitions_stops_before_their_unfinished_records(
     consumer._unacked_messages = [unfinished(A, 5), unfinished(B, 2), unfinished(C, 1, 6)]
     consumer._acked = {A: [4, 6, 8], B: [1, 3], C: [2, 9]}
     consumer._gap = {A: (), B: (), C: ()}
+    consumer._acked_index = {A: {4, 5, 6, 8}, B: {1, 2, 3}, C: {2, 9}}
 
     def committable(self: Any, tps: Any) -> dict[TP, int]:
         seen.append((tps, {tp: list(offsets) for tp, offsets in self._acked.items()}))
@@ -74,6 +75,7 @@ def test_a_commit_of_some_partitions_stops_before_their_unfinished_records(
     assert consumer._filter_committable_offsets(iter([A, C])) == {A: 5}
     assert seen == [((A, C), {A: [4], B: [1, 3], C: [2, 9]})]
     assert consumer._acked == {A: [4, 6, 8], B: [1, 3], C: [2, 9]}
+    assert consumer._acked_index == {A: {4, 6, 8}, B: {1, 2, 3}, C: {2, 9}}
 
 
 @pytest.mark.parametrize("is_watched", [True, False])
