@@ -301,6 +301,20 @@ class RepairedConsumer(Consumer):
         await self.maybe_wait_for_commit_to_finish()
         await super().commit_and_end_transactions()
 
+    def ack(self, message: Message) -> bool:
+        """Acknowledge ``message`` for an agent that calls ``event.ack()``; Faust's streams do not call this.
+
+        Under ``exactly_once`` a commit may wait for this record. An agent with many records begins the next
+        record at once, so the commit must not look for the end of this record later.
+        """
+        acked = bool(super().ack(message))
+        if acked and self.in_transaction:
+            if _is_running(self.loop):
+                self.record_ended(message.tp)
+            else:  # the agent acknowledges in a thread
+                self.loop.call_soon_threadsafe(self.record_ended, message.tp)
+        return acked
+
     def record_ended(self, tp: TP) -> None:
         """Note that a record of ``tp`` is done; called only under ``exactly_once``."""
         self.boundaries.record_ended(tp)
@@ -327,6 +341,13 @@ class RepairedConsumer(Consumer):
     async def leave_group(self) -> None:
         """Flush, commit and leave, so that the group can reassign this worker's partitions at once."""
         await self.shutdown.leave_group(self.commit_and_end_transactions)
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether ``loop`` runs this code."""
+    with contextlib.suppress(RuntimeError):  # a thread without a loop
+        return asyncio.get_running_loop() is loop
+    return False
 
 
 async def _shielded(wait: Callable[[], Coroutine[object, None, bool]]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterable
@@ -274,6 +275,8 @@ class Record:
 class Books(RepairedConsumer):
     """A consumer with Faust's books: records up to offset 3 are committed."""
 
+    in_transaction = False
+
     def __init__(self) -> None:
         topics = SimpleNamespace(acks_enabled_for=lambda topic: True)
         #: The messages that wait for the commit of their records.
@@ -307,6 +310,24 @@ class Books(RepairedConsumer):
         offset = self._filter_committable_offsets([SOURCE]).get(SOURCE)
         self._committed_offset[SOURCE] = offset or self._committed_offset[SOURCE]
         return offset
+
+
+@pytest.mark.parametrize("in_transaction", [True, False])
+async def test_a_commit_learns_of_a_record_that_its_agent_acknowledges(
+    in_transaction: bool,
+) -> None:
+    """At once, before the agent begins the next record; from a thread, in the app's loop."""
+    books, ended = Books(), list[TP]()
+    books.in_transaction, books.loop = in_transaction, asyncio.get_running_loop()
+    books.boundaries = SimpleNamespace(record_ended=ended.append)
+    first, second = Record(4), Record(5)
+    books.take(first, second)
+    assert books.ack(first)
+    assert ended == [SOURCE] * in_transaction
+    assert not books.ack(first), "a second time"
+    assert await asyncio.to_thread(books.ack, second)
+    await asyncio.sleep(0)
+    assert ended == [SOURCE, SOURCE] * in_transaction
 
 
 async def test_no_commit_passes_a_record_whose_table_failed() -> None:
