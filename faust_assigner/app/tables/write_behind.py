@@ -10,6 +10,7 @@ from faust import stores
 from faust.stores.memory import Store as MemoryStore
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.tables.sets import SetTable
+from faust.types.enums import ProcessingGuarantee
 from faust.types.tuples import TP
 
 from faust_assigner.app.host.mixing import over
@@ -88,7 +89,10 @@ def enable_overlay(table: Table, store: WriteBehindStore) -> None:
     the changes of aborted transactions.
     """
     app = table.app
-    wanted = app.in_transaction or read_or_default(app, OVERLAY)
+    # Do not read app.in_transaction: the app's module may read a table before the worker starts, and
+    # Faust would keep the value False.
+    is_exact = app.conf.processing_guarantee == ProcessingGuarantee.EXACTLY_ONCE
+    wanted = is_exact or read_or_default(app, OVERLAY)
     if wanted and is_writable(store):
         if table.use_partitioner or table.synchronize_all_active_partitions:
             store.flush_mode = FlushMode.READ_BACK if table.is_global else FlushMode.APART

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import faust
 import pytest
 from faust.stores.rocksdb import RocksDBOptions
 from faust.types import TP
+from faust.types.enums import ProcessingGuarantee
 
 from faust_assigner.app.tables import write_behind
 from faust_assigner.app.tables.landing import FlushMode
@@ -66,8 +69,9 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Any:
     said = {OVERLAY: True, OVERLAY_BYTES: 777}
     monkeypatch.setattr(write_behind, "read_or_default", lambda app, setting: said[setting])
     made = SimpleNamespace(
-        in_transaction=False,
-        conf=SimpleNamespace(producer_threaded=True),
+        conf=SimpleNamespace(
+            producer_threaded=True, processing_guarantee=ProcessingGuarantee.AT_LEAST_ONCE
+        ),
         tables=Tables(),
         consumer=SimpleNamespace(key_partition=lambda topic, key: (topic, key)),
         said=said,
@@ -110,19 +114,36 @@ def test_a_change_is_written_as_the_changelog_s_writers_require(
 
 
 @pytest.mark.parametrize("setting", [True, False])
-@pytest.mark.parametrize("in_transaction", [True, False])
+@pytest.mark.parametrize("is_exact", [True, False])
 @pytest.mark.parametrize("files", ["ours", "python-rocksdb", "read only"])
 def test_changes_are_held_back_where_the_app_wants_it_or_needs_it(
-    app: Any, setting: bool, in_transaction: bool, files: str
+    app: Any, setting: bool, is_exact: bool, files: str
 ) -> None:
     """Only files that this app alone writes through rocksdict are covered."""
-    app.said[OVERLAY], app.in_transaction = setting, in_transaction
+    app.said[OVERLAY] = setting
+    if is_exact:
+        app.conf.processing_guarantee = ProcessingGuarantee.EXACTLY_ONCE
     table, store = Table(app), Store()
     store.rocksdb_options = RocksDBOptions(use_rocksdict=files != "python-rocksdb")
     store.read_only = files == "read only"
     write_behind.enable_overlay(table, store)
-    assert is_begun(store) == ((setting or in_transaction) and files == "ours")
+    assert is_begun(store) == ((setting or is_exact) and files == "ours")
     assert hasattr(table, "_on_changelog_sent") == is_begun(store)
+
+
+def test_a_table_that_is_read_before_the_worker_starts_leaves_transactions_on(
+    tmp_path: Path,
+) -> None:
+    """An app's module may read a table; Faust stores its first answer whether it is in a worker."""
+    app = faust.App(
+        "early", datadir=str(tmp_path), store="rocksdb://", processing_guarantee="exactly_once"
+    )
+    table = app.Table("counts", default=int)
+    write_behind.install_write_behind(table)
+    assert len(table) == 0
+    assert is_begun(table.data)
+    app.in_worker = True
+    assert app.in_transaction
 
 
 def test_each_record_is_reported_to_the_store_after_it_was_sent(app: Any) -> None:
