@@ -8,11 +8,14 @@ transactions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
+from faust.exceptions import ProducerSendError
+from faust.streams import current_event
 from mode import get_logger
 
 from faust_assigner.app.membership.watchdog import must_run
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from aiokafka.protocol.api import Request, RequestStruct
     from faust.transport.drivers.aiokafka import Producer
     from faust.types.app import AppT
-    from faust.types.tuples import TP, FutureMessage
+    from faust.types.tuples import TP, FutureMessage, Message
 
     from faust_assigner.app.membership.fence import HeartbeatFence
 
@@ -128,6 +131,8 @@ class ChangelogGuard:
         self._unwritten = False
         #: Sent changes that the broker has not acknowledged yet, without dropped changes.
         self._under_way: set[FutureMessage] = set()
+        #: The unfinished records of revoked partitions; their next owners process them again.
+        self._given_up: WeakSet[Message] = WeakSet()
         if not app.in_transaction:
             producer: Producer = app.producer
             producer.send_soon = partial(self._send_soon, producer.send_soon)
@@ -136,11 +141,30 @@ class ChangelogGuard:
     def _send_soon(
         self, send_soon: Callable[[FutureMessage], object], change: FutureMessage
     ) -> object:
-        """Replace the producer's ``send_soon``, with which tables send their changes."""
+        """Replace the producer's ``send_soon``, with which tables send their changes.
+
+        Raises ProducerSendError for a change by a record that was given up.
+        """
         if self._is_changelog(change.message.channel.get_topic_name()):
+            self._refuse_given_up()
             self._under_way.add(change)
             change.add_done_callback(self._change_ended)
         return send_soon(change)
+
+    def give_up(self, records: Iterable[Message]) -> None:
+        """Refuse the further changes of ``records``: their partitions are revoked before their end.
+
+        In the changelog such a change would follow the changes of the partition's next owner.
+        """
+        self._given_up.update(records)
+
+    def _refuse_given_up(self) -> None:
+        event = current_event()
+        if event is not None and event.message in self._given_up:
+            raise ProducerSendError(
+                f"{event.message.topic}-{event.message.partition} was revoked while this worker processed "
+                f"the record at offset {event.message.offset}; the next owner processes the record again"
+            )
 
     def _change_ended(self, change: FutureMessage) -> None:
         self._under_way.discard(change)

@@ -27,6 +27,7 @@ from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
     from faust.app import App
+    from faust.types.app import AppT
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
     from mode import Service
@@ -208,7 +209,7 @@ class Watchdog:
             )
 
 
-def warn_without_transactions(app: App) -> None:
+def warn_without_transactions(app: AppT) -> None:
     """Log a warning if ``app`` has the guarantee ``exactly_once`` and uses no transactions."""
     wanted = app.conf.processing_guarantee == ProcessingGuarantee.EXACTLY_ONCE
     if wanted and not app.in_transaction:

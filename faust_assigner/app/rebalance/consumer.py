@@ -159,6 +159,7 @@ class RepairedConsumer(Consumer):
         with revoking(self.app, revoked):
             self.between_generations = True  # a running recovery must not start the flow again
             await notify_and_commit(self, self._on_partitions_revoked, revoked)
+            self.changes.give_up(m for m in list(self._unacked_messages) if not m.acked)
             self._forget(revoked)
             if self.in_transaction:
                 await self.boundaries.abandon_open(fenced=self.fence.lost)

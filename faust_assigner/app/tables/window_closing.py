@@ -267,10 +267,13 @@ class Closing:
         table, event = self._table, _current_event.get()()
         if event is None or event.message.tp not in self._app.consumer.assignment():
             return False
-        for key in keys:
-            if key not in self._late:
-                del table[key]
-                table.last_closed_window = max(table.last_closed_window, key[1][0])
+        try:
+            for key in keys:
+                if key not in self._late:
+                    del table[key]
+                    table.last_closed_window = max(table.last_closed_window, key[1][0])
+        except ProducerSendError:  # the revocation did not wait for this end any longer
+            return False
         return True
 
 

@@ -246,6 +246,39 @@ class Isolated(CooperativeWorker):
     agent_options = {"isolated_partitions": True}  # noqa: RUF012
 
 
+class Slow(CooperativeWorker):
+    """A worker whose agent waits for ``may_end`` before it changes a row for partition 0."""
+
+    def declare(self) -> None:
+        """Make the event."""
+        self.may_end = asyncio.Event()
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            self.processed.append((event.message.partition, event.message.offset))
+            if event.message.partition == 0:
+                await self.may_end.wait()
+            self.counts[event.key] += 1
+
+
+@pytest.mark.parametrize(("eager", "waits"), [(False, True), (False, False), (True, False)])
+async def test_a_record_that_outlives_its_revocation_changes_no_table(
+    eager: bool, waits: bool
+) -> None:
+    """Its change would follow the next owner's change; an eager round waits for it if it may."""
+    worker = Slow(partitions=2, broker_rebalance_timeout=0.4, stream_wait_empty=waits)
+    async with owning(worker, [0, 1]):
+        worker.send_orders(1)
+        assert await worker.until(lambda: len(worker.of(0)) == 1)
+        await (worker.rebalance([1]) if eager else worker.give([1]))
+        worker.logs.append(worker.changelog(0), b'"key-0"', b"9")
+        worker.may_end.set()
+        worker.send_orders(1, partition=1)
+        assert await worker.until(lambda: worker.logs.ends[worker.changelog(1)] == 1)
+        assert [record.value for record in worker.logs.records[worker.changelog(0)]] == [b"9"]
+
+
 async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
     """A revoked partition's actor ends; the actors of kept partitions continue."""
     worker = Isolated(partitions=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from aiokafka.errors import NodeNotReadyError, RequestTimedOutError
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from faust.exceptions import ProducerSendError
+from faust.streams import _current_event
 from faust.types import TP
 
 from faust_assigner.app.membership import changelog_guard
@@ -394,6 +397,32 @@ async def test_a_commit_waits_for_no_record_of_another_topic(made: Consumer) -> 
     """Faust flushes the other topics."""
     made.change("outputs")
     assert await asyncio.wait_for(made._commit({}), 5.0)
+
+
+async def test_a_record_of_a_revoked_partition_changes_no_table(made: Consumer) -> None:
+    """The change would follow the next owner's changes in the changelog; other records go on."""
+
+    class Held(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    def record(offset: int) -> Any:
+        return Held(message=Held(topic="orders", partition=3, offset=offset))
+
+    late, other = record(7), record(8)
+    made.changes.give_up([late.message])
+    for event in (late, other):
+        token = _current_event.set(weakref.ref(event))
+        try:
+            made.change("outputs")
+            if event is other:
+                made.change()
+                continue
+            with pytest.raises(ProducerSendError, match=r"orders-3 was revoked .* offset 7"):
+                made.change()
+        finally:
+            _current_event.reset(token)
+    assert len(made.soon) == 3
+    assert len(made.changes._under_way) == 1, "no commit waits for a refused change"
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed", "dropped"])

@@ -25,6 +25,7 @@ class Host(driver.Consumer):  # type: ignore[misc]
 
     should_stop = in_transaction = False
     flow_active = True
+    _unacked_messages: Any = ()
 
     def __init__(self) -> None:
         self.acts: list[Any] = []
@@ -89,7 +90,8 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
         self._on_partitions_revoked = "the app"
         self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
         self.changes = SimpleNamespace(
-            begin_generation=lambda is_member: self.acts.append(("changes", is_member))
+            begin_generation=lambda is_member: self.acts.append(("changes", is_member)),
+            give_up=lambda records: self.acts.append(("give up", [one.offset for one in records])),
         )
 
 
@@ -129,9 +131,13 @@ async def test_a_revocation_ends_the_generation_its_transactions_and_its_changes
     monkeypatch.setattr(module, "run_delivery_callbacks", consumer.noting("told"))
     monkeypatch.setattr(module, "discard", lambda app: consumer.acts.append("given up"))
     consumer.first_read = {SOURCE: 7, STANDBY: 3}
+    consumer._unacked_messages = [
+        SimpleNamespace(offset=offset, acked=offset == 4) for offset in (4, 5)
+    ]
     await consumer.on_partitions_revoked({SOURCE})
     assert consumer.acts == [
         ("commit", {SOURCE}),
+        ("give up", [5]),
         ("forget", {SOURCE}),
         *([("abandon", True)] if in_transaction else []),
         "told",

@@ -112,6 +112,9 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
     def __init__(self, app: Any, active: Iterable[TP]) -> None:
         Host.__init__(self, app, active)
         self.rounds, self.delivery = Rounds(app), Delivery(self)
+        #: The records whose further changes of tables are refused.
+        self.given_up: list[Any] = []
+        self.changes: Any = SimpleNamespace(give_up=self.given_up.extend)
         self.incremental = IncrementalRebalance(self, self.delivery, self.rounds)
         self.room = SimpleNamespace(holds_back=lambda message: False)
         self.callback = partial(self._deliver, self.callback)
@@ -343,11 +346,10 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
     monkeypatch.setattr(handing_over, "monotonic", lambda: next(clock))
     monkeypatch.setattr(handing_over, "LOOK_S", 0)
     consumer.app.conf.stream_wait_empty = waits
-    consumer._unacked_messages = {
-        SimpleNamespaceOf(tp=A, acked=done),
-        SimpleNamespaceOf(tp=B, acked=False),
-    }
+    record = SimpleNamespaceOf(tp=A, acked=done)
+    consumer._unacked_messages = {record, SimpleNamespaceOf(tp=B, acked=False)}
     await consumer.incremental._finish({A})
+    assert consumer.given_up == ([] if done else [record])
     assert ("with 1 unfinished records after 30 s" in caplog.text) == is_late
     assert next(clock) == (50 if is_late else 10)
 

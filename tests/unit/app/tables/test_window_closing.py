@@ -575,6 +575,19 @@ def test_rows_of_a_partition_whose_source_was_revoked_meanwhile_stay(
     assert (KEY not in made.table) == is_assigned
 
 
+def test_rows_whose_deletion_is_refused_stay(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The revocation of their source has not waited for the end of a long callback."""
+
+    def refused(*_: Any) -> None:
+        raise ProducerSendError("revoked")
+
+    made.row()
+    monkeypatch.setattr(type(made.table), "__delitem__", refused)
+    with made.it._under_way(SOURCE, 5):
+        assert not made.it._delete([KEY])
+    assert KEY in made.table
+
+
 def test_faust_is_told_of_the_latest_window_that_was_closed(made: Made) -> None:
     """Partitions have separate times; Faust's mark never goes back."""
     made.row(), made.row(LATER)
