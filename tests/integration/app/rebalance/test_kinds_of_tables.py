@@ -279,3 +279,45 @@ async def test_what_is_written_by_all_is_read_back_in_eager_rounds_too() -> None
             assert await worker.until(lambda sent=sent: len(worker.of(0)) == sent)  # type: ignore[misc]
             assert await worker.until(lambda: not any(store.overlays.values()))
             assert store.file_row(0, b'"price-%d"' % (sent - 1)) == b"%d" % (sent - 1)
+
+
+class Pages(CooperativeWorker):
+    """A worker that counts in a table with one partition, which the producer chooses."""
+
+    def declare(self) -> None:
+        """Add the table in RocksDB; its changelog has fewer partitions than the orders."""
+        self.pages = self.app.Table(
+            "pages",
+            key_type=str,
+            value_type=int,
+            default=int,
+            partitions=1,
+            store="rocksdb:pages",
+            use_partitioner=True,
+        )
+
+    def roles(self, actives: Any, standbys: Any) -> Any:
+        """Add the table's only partition."""
+        owns, follows = super().roles(actives, standbys)
+        return owns | {log_of(self.pages, 0)}, follows
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            self.pages["page"] += 1
+            self.processed.append((event.message.partition, event.message.offset))
+
+
+async def test_a_row_whose_changelog_has_fewer_partitions_is_kept_over_a_round() -> None:
+    """It is in the file of the source's partition; no restore ever allowed these writes."""
+    worker = Pages(partitions=3)
+    worker.app._create_directories()
+    async with owning(worker, [1]):
+        worker.app.consumer.key_partition = lambda *_: 0
+        store = worker.pages.data
+        for given, sent in (([1], 5), ([1, 2], 10)):
+            await worker.give(given)
+            worker.send_orders(5, partition=1)
+            assert await worker.until(lambda sent=sent: len(worker.of(1)) == sent)  # type: ignore[misc]
+            assert await worker.until(lambda: not any(store.overlays.values()))
+            assert store.file_row(1, b'"page"') == b"%d" % sent
