@@ -218,6 +218,20 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "a negative cycle stays until a look finds it; the looks are only so rare because they cost time",
     ),
     Equivalent(
+        "faust_assigner/app/consumer/commits.py",
+        "before_unfinished_records",
+        "later[tp] = [offset for offset in acked[tp] if offset > undone[tp]]",
+        "later[tp] = [offset for offset in acked[tp] if (offset >= undone[tp])]",
+        "a record that is under way has no acknowledged offset",
+    ),
+    Equivalent(
+        "faust_assigner/app/consumer/commits.py",
+        "before_unfinished_records",
+        "acked[tp] = [offset for offset in acked[tp] if offset < undone[tp]]",
+        "acked[tp] = [offset for offset in acked[tp] if (offset <= undone[tp])]",
+        "a record that is under way has no acknowledged offset",
+    ),
+    Equivalent(
         "faust_assigner/app/tables/changes.py",
         "Overlay._ready_of_several",
         "if limit is not None and offset > limit:",

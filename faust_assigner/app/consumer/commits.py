@@ -131,9 +131,6 @@ def before_unfinished_records(
     for tp in undone.keys() & set(tps):
         later[tp] = [offset for offset in acked[tp] if offset > undone[tp]]
         acked[tp] = [offset for offset in acked[tp] if offset < undone[tp]]
-        # The record may have been acknowledged before its partition came back. It is acknowledged
-        # again, which Faust ignores for an offset in this index: then no commit would ever pass it.
-        consumer._acked_index[tp].discard(undone[tp])
     try:
         yield
     finally:

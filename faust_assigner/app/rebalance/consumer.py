@@ -159,7 +159,6 @@ class RepairedConsumer(Consumer):
         with revoking(self.app, revoked):
             self.between_generations = True  # a running recovery must not start the flow again
             await notify_and_commit(self, self._on_partitions_revoked, revoked)
-            self.changes.give_up(m for m in list(self._unacked_messages) if not m.acked)
             self._forget(revoked)
             if self.in_transaction:
                 await self.boundaries.abandon_open(fenced=self.fence.lost)
@@ -321,6 +320,15 @@ class RepairedConsumer(Consumer):
         self.boundaries.record_ended(tp)
 
     def _forget(self, tps: set[TP]) -> None:
+        """Forget the offsets of revoked partitions, and give their unfinished records up.
+
+        The end of such a record must not count as an acknowledgement if its partition comes back.
+        """
+        late = [m for m in list(self._unacked_messages) if m.tp in tps and not m.acked]
+        self.changes.give_up(late)
+        for message in late:
+            message.acked = True
+            self._unacked_messages.discard(message)
         forget(self, tps)
         self.kept_back.forget(tps)
         for tp in tps:

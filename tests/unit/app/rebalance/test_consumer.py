@@ -80,6 +80,13 @@ class Host(driver.Consumer):  # type: ignore[misc]
         return True
 
 
+class Unfinished:
+    """A record that a stream has taken."""
+
+    def __init__(self, tp: TP, offset: int, *, acked: bool) -> None:
+        self.tp, self.offset, self.acked = tp, offset, acked
+
+
 class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
     """The repaired consumer over the stand-in, with few parts."""
 
@@ -131,9 +138,10 @@ async def test_a_revocation_ends_the_generation_its_transactions_and_its_changes
     monkeypatch.setattr(module, "run_delivery_callbacks", consumer.noting("told"))
     monkeypatch.setattr(module, "discard", lambda app: consumer.acts.append("given up"))
     consumer.first_read = {SOURCE: 7, STANDBY: 3}
-    consumer._unacked_messages = [
-        SimpleNamespace(offset=offset, acked=offset == 4) for offset in (4, 5)
-    ]
+    consumer._unacked_messages = {
+        Unfinished(tp, offset, acked=offset == 4)
+        for tp, offset in ((SOURCE, 4), (SOURCE, 5), (STANDBY, 6))
+    }
     await consumer.on_partitions_revoked({SOURCE})
     assert consumer.acts == [
         ("commit", {SOURCE}),
@@ -145,6 +153,8 @@ async def test_a_revocation_ends_the_generation_its_transactions_and_its_changes
     ]
     assert consumer._buffered_partitions == set()
     assert consumer.first_read == {STANDBY: 3}
+    left = {(one.offset, one.acked) for one in consumer._unacked_messages}
+    assert left == {(4, True), (6, False)}
 
 
 async def test_a_revocation_and_a_commit_are_waits_with_deadlines(
@@ -326,6 +336,7 @@ def test_what_was_read_first_of_a_partition_that_left_is_forgotten() -> None:
     """A different owner may have processed records; the old offset would repeat them."""
     consumer = object.__new__(RepairedConsumer)
     consumer.app = SimpleNamespace(_attachments=SimpleNamespace(_pending={}))
+    consumer._unacked_messages, consumer.changes = set(), SimpleNamespace(give_up=len)
     for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
         setattr(consumer, book, {SOURCE: 1, STANDBY: 2})
     consumer.first_read = {SOURCE: 7, STANDBY: 3}
