@@ -110,10 +110,12 @@ class WriteBehindStore(Store):
         return bool(self.overlays.get(partition)) and self.flush_mode is not FlushMode.READ_BACK
 
     def _change(self, partition: int, key: bytes, value: bytes | None, record: object) -> None:
+        share = self._share()
+        if share is not None and share.abandoned:
+            return  # the change is in no changelog, and would hold later changes back for ever
         overlay = self.overlay_of(partition)
         if partition not in self._dbs:
             self._db_for_partition(partition)  # readers search only open databases
-        share = self._share()
         change = overlay.put(key, value, share)
         if share is not None:
             share.changed.add((self, partition))

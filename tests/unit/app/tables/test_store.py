@@ -230,6 +230,27 @@ async def test_an_abort_lets_the_committed_changes_behind_it_into_the_file(tmp_p
     done()
 
 
+async def test_a_change_of_an_abandoned_transaction_holds_no_later_change_back(
+    tmp_path: Path,
+) -> None:
+    """A record that ends after its partition has moved: its change reaches no changelog."""
+    gone, share = shares = [Share(line, begun=True) for line in ("gone", "share")]
+    gone.abandon()
+    it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
+    counts = it.tables["counts"]
+    counts.data.flushing.resume(0)
+    process(0)
+    counts["a"] = 0
+    assert "a" not in counts
+    shares.reverse()
+    counts["a"] = 1
+    await answer((it.sent[1], 0))
+    share.commit()
+    assert rows(it) == {b'"a"': b"1", OFFSET: b"0"}
+    it.close()
+    done()
+
+
 async def test_without_the_overlay_rows_are_written_at_once(tmp_path: Path) -> None:
     """The app has no transactions, and the setting turns the overlay off."""
     it = MadeUp(tmp_path, "counts", faust_assigner_overlay=False)
