@@ -211,8 +211,8 @@ class Watchdog:
 
 def warn_without_transactions(app: AppT) -> None:
     """Log a warning if ``app`` has the guarantee ``exactly_once`` and uses no transactions."""
-    wanted = app.conf.processing_guarantee == ProcessingGuarantee.EXACTLY_ONCE
-    if wanted and not app.in_transaction:
+    guarantee: object = app.conf.processing_guarantee
+    if guarantee == ProcessingGuarantee.EXACTLY_ONCE and not app.in_transaction:
         logger.warning(
             "App %s has processing_guarantee='exactly_once', but its records are processed at least "
             "once: Faust uses transactions only in `faust worker` and in the first app of "
