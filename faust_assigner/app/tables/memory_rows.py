@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from faust.stores.memory import Store
 
-from faust_assigner.app.tables.disk import store_of
+from faust_assigner.app.tables.sets import WriteBehindSets
 
 if TYPE_CHECKING:
     from faust.tables.table import Table
@@ -84,7 +84,7 @@ def _send(
 
 
 def revoked(table: CollectionT | None, partition: int) -> None:
-    """Drop the rows of a revoked partition if ``table`` is in memory."""
-    store = None if table is None else store_of(table)
-    if isinstance(store, MemoryRows):
+    """Drop what ``table`` has in memory of a revoked partition: rows, or sets."""
+    store = None if table is None else table.data
+    if isinstance(store, MemoryRows | WriteBehindSets):
         store.drop(partition)

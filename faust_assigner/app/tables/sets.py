@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from faust.models import maybe_model
+from faust.stores.memory import Store as MemoryStore
 from faust.streams import current_event
 
 from faust_assigner.app.tables.disk import offset_or_minus_one
@@ -32,6 +33,11 @@ class WriteBehindSets(Sets):
     then, with the operations of its changelog, and the set has the elements of all these rows.
     """
 
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        #: Key -> the partition of its set.
+        self.partitions: dict[Any, int] = {}
+        super().__init__(*args, **kwargs)
+
     @property
     def _rows(self) -> Any:
         """The store if it is RocksDB; None for a store in memory, where a row is the set itself."""
@@ -39,13 +45,14 @@ class WriteBehindSets(Sets):
 
     def send_changelog_event(self, key: object, operation: int, value: object) -> None:
         """Send the operation, and store the set's row as it will be after the operation."""
-        if self._rows is None:
-            super().send_changelog_event(key, operation, value)
-            return
         event = current_event()
         if event is None:
             raise RuntimeError("a set in a table can be changed only by an agent")
         partition = event.message.partition
+        self.partitions[key] = partition
+        if self._rows is None:
+            super().send_changelog_event(key, operation, value)
+            return
         self.table.send_changelog(partition, (operation, key), value)
         before = self[key].data
         if self.table.is_global:
@@ -64,8 +71,10 @@ class WriteBehindSets(Sets):
         rows, events = self._rows, list(batch)
         if rows is None:
             super().apply_changelog_batch(events, to_key, to_value)
-            for key in {to_key(event.key[1]) for event in events}:
+            for event in events:
+                key = to_key(event.key[1])
                 self.storage[key] = self[key].as_stored_value()
+                self.partitions[key] = event.message.partition
             return
         folded, ends = self._folded(events, to_key, to_value)
         after = {place: self._row_of(one) for place, one in folded.items()}
@@ -123,17 +132,27 @@ class WriteBehindSets(Sets):
         for raw in sorted(keys):
             self._take(partition, raw)
 
+    def drop(self, partition: int) -> None:
+        """Empty the sets of a revoked partition: the next owner changes them. Cost: a look at each set."""
+        for key in [key for key, number in self.partitions.items() if number == partition]:
+            del self.partitions[key]
+            self[key].sync_from_storage(())
+            if isinstance(self.storage, MemoryStore):
+                self.storage.data.pop(key, None)
+
     def sync_from_storage(self) -> None:
         """Load all sets from their rows."""
         rows = self._rows
         if rows is None:
             super().sync_from_storage()
             return
+        numbers = {id(database): partition for partition, database in rows._dbs.items()}
         found: dict[bytes, list[object]] = {}
         for database in rows._dbs_for_actives():
             for raw, row in rows._visible_items(database):
                 others = found.get(raw, []) if self.table.is_global else []
                 found[raw] = others + self._elements(row)
+                self.partitions[self._key(raw)] = numbers[id(database)]
         for raw, elements in found.items():
             self[self._key(raw)].sync_from_storage(elements)
 
@@ -152,10 +171,11 @@ class WriteBehindSets(Sets):
     def _take(self, partition: int, raw: bytes) -> None:
         # Change the set in place, because agents may hold a reference to it. A set whose file is
         # closed is read when the file is opened again.
-        rows = self._rows
+        rows, key = self._rows, self._key(raw)
         places = sorted(rows._dbs) if self.table.is_global else rows._dbs.keys() & {partition}
         found = [element for p in places for element in self._elements(rows.row_of(p, raw))]
-        self[self._key(raw)].sync_from_storage(found)
+        self.partitions[key] = partition
+        self[key].sync_from_storage(found)
 
     def _key(self, raw: bytes) -> object:
         return self.table._to_key(self.storage.key_of(raw))

@@ -11,6 +11,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.memory_rows import revoked
 from faust_assigner.app.tables.write_behind import install_write_behind
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
@@ -145,6 +146,46 @@ async def test_a_record_makes_the_change_of_one_row(tmp_path: Path) -> None:
     await answer((record, 0))
     assert it.rows() == {b'"k"': b"[1]", b'"other"': b"[9]", OFFSET: b"0"}
     it.close()
+
+
+@pytest.mark.parametrize("store", ["rocksdb://", "memory:///"])
+async def test_the_sets_of_a_revoked_partition_are_empty_until_it_returns(
+    tmp_path: Path, store: str
+) -> None:
+    """The next owner changes them; an agent may hold a set over its partition's absence."""
+    it = Sets(tmp_path, store)
+    held = it.table["k"]
+    it.read((5, ADD, 3))
+    it.table["mine"].add(1)
+    process(1)
+    it.table["other"].add(9)
+    revoked(it.table, 0)
+    found = {key: set(elements) for key, elements in it.table.items()}
+    assert found == {"k": set(), "mine": set(), "other": {9}}
+    if store == "memory:///":
+        assert it.table.data.storage.data == {"other": {9}}
+    process(0)
+    it.read((6, DISCARD, 3), (7, ADD, 4))
+    await it.table.data.on_recovery_completed(set(), set())
+    assert held is it.table["k"]
+    assert held.data == {4}
+    assert it.table["other"].data == {9}
+    if store == "rocksdb://":
+        it.close()
+
+
+async def test_a_set_that_was_loaded_from_its_row_goes_with_its_partition(tmp_path: Path) -> None:
+    """After a restart neither a record nor an agent names the set's partition."""
+    it = Sets(tmp_path)
+    it.read((0, ADD, 1))
+    it.close()
+    again = Sets(tmp_path)
+    again.table.data.storage._db_for_partition(0)
+    await again.table.data.on_recovery_completed(set(), set())
+    assert again.table["k"].data == {1}
+    revoked(again.table, 0)
+    assert again.table["k"].data == set()
+    again.close()
 
 
 async def test_a_set_that_an_agent_holds_has_what_was_replayed_at_once(tmp_path: Path) -> None:
