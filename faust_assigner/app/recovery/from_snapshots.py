@@ -83,7 +83,8 @@ class Finder:
         storage = open_storage(settings.snapshots)
         if isinstance(storage, FsspecStorage):
             # Otherwise a rebalance or a stop would wait for the download.
-            storage.stopped = partial(_after_block, settings.progress, stop)
+            counted = partial(_after_block, settings.progress, stop)
+            storage.stopped = counted
         self._catalog = Catalog(storage)
         topics = sorted({tp.topic for tp in tps})
         logs = run_until_stopped(changelogs(settings.connection, topics, tps), stop)
