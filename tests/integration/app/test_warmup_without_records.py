@@ -176,6 +176,7 @@ def follow(app: Any) -> None:
     for tp in app.assignor.awaited.tps:
         app.consumer.client.seek(tp, 0)
         app.tables.recovery.standby_offsets[tp] = -1
+    app.tables.recovery.standbys.followed |= app.assignor.awaited.tps
 
 
 async def taken(app: Any) -> list[Any]:
