@@ -16,7 +16,7 @@ from faust_assigner.pipeline.ledgers.topic_source import TopicSource
 from faust_assigner.pipeline.snapshots import writer
 from faust_assigner.pipeline.snapshots.spans import Job, Span
 from faust_assigner.pipeline.weights import publish
-from faust_assigner.snapshots.changelog import Extent
+from faust_assigner.snapshots.changelog import Extent, UnknownTopicError
 
 TP = TopicPartition("t", 3)
 SOURCE = TopicSource(Cluster("a:1,b:2", {"request.timeout.ms": "700"}), "t")
@@ -232,9 +232,12 @@ def test_a_changelogs_span_is_written_batch_by_batch_with_its_offsets(
     ]
 
 
-# -- the topic of weights --------------------------------------------------------------------------
+def row(timestamp: int, key: bytes, value: bytes | None) -> Any:
+    """A record with a time."""
+    return SimpleNamespace(timestamp=timestamp, key=key, value=value)
 
-WEIGHTS = TopicPartition("w", 0)
+
+# -- the topic of weights --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -296,67 +299,38 @@ def test_the_clients_of_weights_are_closed_after_a_failure(monkeypatch: pytest.M
 def test_published_weights_are_the_newest_record_of_each_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A tombstone removes a group; the topic is read from its first offset to its end."""
-    calls: list[Any] = []
-    batches = [
-        {WEIGHTS: [record(0, b"1", b"g"), record(1, b"2", b"h")]},
-        {},
-        {WEIGHTS: [record(5, b"3", b"g"), record(6, None, b"h"), record(7, None, b"i")]},
-    ]
-    consumer = scripted(
-        calls,
-        topics=[{"w", "t"}],
-        end_offsets=[{WEIGHTS: 8}],
-        position=[0, 2, 2, 8],
-        getmany=batches,
-    )
-    monkeypatch.setattr(publish, "AIOKafkaConsumer", consumer)
+    """All partitions are read from their first offset to their end; a tombstone removes a group."""
+    spans = {0: Extent(0, 8), 1: Extent(3, 4)}
+    batches = {
+        0: [row(1, b"g", b"1"), row(2, b"h", b"2"), row(3, b"g", b"3"), row(4, b"h", None)],
+        1: [row(2, b"g", b"old"), row(5, b"i", b"5"), row(5, b"i", b"6"), row(1, b"j", None)],
+    }
+    asked: list[Any] = []
+
+    async def extents(*given: Any) -> dict[int, Extent]:
+        asked.append(given)
+        return spans
+
+    async def read(connection: Any, wanted: dict[TopicPartition, Extent], sink: Any) -> None:
+        asked.append((connection, wanted))
+        for tp in wanted:
+            for at in range(0, 4, 2):
+                sink(tp, batches[tp.partition][at : at + 2], 0)
+
+    monkeypatch.setattr(publish, "extents", extents)
+    monkeypatch.setattr(publish, "read", read)
     connection: Any = {"x": "y"}
-    assert asyncio.run(publish._read(connection, "w")) == {b"g": b"3"}
-    turn = [("position", WEIGHTS), ("getmany", {"timeout_ms": 500})]
-    assert calls == [
-        {"x": "y", "enable_auto_commit": False},
-        ("start",),
-        ("topics",),
-        ("assign", [WEIGHTS]),
-        ("seek_to_beginning", WEIGHTS),
-        ("end_offsets", [WEIGHTS]),
-        *(turn * 3),
-        ("position", WEIGHTS),
-        ("stop",),
-    ]
+    assert asyncio.run(publish._read(connection, "w")) == {b"g": b"3", b"i": b"6"}
+    wanted = {TopicPartition("w", number): span for number, span in spans.items()}
+    assert asked == [(connection, "w"), (connection, wanted)]
 
 
-@pytest.mark.parametrize("topics", [set(), {"other"}])
-def test_a_missing_topic_has_no_weights_and_is_not_created(
-    monkeypatch: pytest.MonkeyPatch, topics: set[str]
-) -> None:
-    """A request for its offsets would create it."""
-    calls: list[Any] = []
-    monkeypatch.setattr(publish, "AIOKafkaConsumer", scripted(calls, topics=[topics]))
+def test_a_missing_topic_has_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record is read: a request for its offsets would create the topic."""
+
+    async def extents(*_: Any) -> dict[int, Extent]:
+        raise UnknownTopicError("no topic w")
+
+    monkeypatch.setattr(publish, "extents", extents)
     connection: Any = {}
     assert asyncio.run(publish._read(connection, "w")) == {}
-    assert calls[1:] == [("start",), ("topics",), ("stop",)]
-
-
-def test_a_topic_of_weights_that_stands_still_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time counts from the last progress; the consumer is stopped."""
-    calls: list[Any] = []
-    consumer = scripted(
-        calls,
-        topics=[{"w"}],
-        end_offsets=[{WEIGHTS: 8}],
-        position=[0, 0, 4, 4, 4],
-        getmany=[{}] * 5,
-    )
-    monkeypatch.setattr(publish, "AIOKafkaConsumer", consumer)
-    stall = publish.STALL_S
-    # The begin, the first look at 0, the second at 0, the progress to 4, and two looks at 4.
-    times = iter([0.0, 1.0, 1.0 + stall, 50.0, 50.0 + stall, 50.1 + stall])
-    monkeypatch.setattr(publish, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    connection: Any = {}
-    with pytest.raises(
-        TimeoutError, match=r"^could not read topic w to its end 8; the position is 4$"
-    ):
-        asyncio.run(publish._read(connection, "w"))
-    assert (calls[-1], next(times, "no time left")) == (("stop",), "no time left")

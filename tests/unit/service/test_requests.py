@@ -133,7 +133,7 @@ def test_the_file_of_the_token_is_read_for_each_call(tmp_path: Path) -> None:
 
 def test_no_token_is_shown(tmp_path: Path) -> None:
     """The files are."""
-    files = {"ca": tmp_path / "ca", "cert": tmp_path / "cert"}
+    files = {name: tmp_path / name for name in ("ca", "cert", "key")}
     shown = f"ca={files['ca']}, cert={files['cert']}"
     assert repr(Access(token="secret", **files)) == f"Access({shown}, token=...)"
     assert repr(Access(**files)) == f"Access({shown}, token=None)"
@@ -151,9 +151,8 @@ BASE: list[tuple[str, Any]] = [
 NAMED = ("grpc.ssl_target_name_override", "shop")
 
 
-@pytest.mark.parametrize("pair", [True, False])
+@pytest.mark.parametrize(("ca", "pair"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("server_name", ["", "shop"])
-@pytest.mark.parametrize("ca", [True, False])
 def test_a_channel_gets_all_files_options_and_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca: bool, server_name: str, pair: bool
 ) -> None:
