@@ -27,7 +27,7 @@ ROOMS: Mapping[tuple[str, ...], tuple[Sequence[str], str]] = {
         ("broker", "coordinator", "testing"),
         r"broker\.metrics|testing\.(apps|clock|faust_suite.*|fleet|in_process|log|moves|rest|turns|worker)",
     ),
-    ("clients",): (("clients", "page", "status", "story"), r"page\.(asgi|mount)"),
+    ("clients",): (("clients", "page", "status", "story"), r"page\.(asgi|mount|thread)"),
     ("service",): (("scaler", "service"), "-"),
     ("faust",): (("app", "deploy", "doctor", "page", "snapshots"), r"app\.metrics\.exporters"),
     ("spark",): (("pipeline", "snapshots"), "-"),

@@ -36,6 +36,8 @@ async def test_a_commit_belongs_to_the_assignment_that_it_began_with(made: Made)
     made.refusals = [errors.IllegalGenerationError()]
     waiting = asyncio.ensure_future(commit(made, a=5, b=8))
     await until(lambda: bool(made.acts))
+    for _ in range(10):
+        await asyncio.sleep(0)  # until the commit waits for the round
     made.own._topic_partitions = frozenset({B, C})
     made.member.subscription.subscription = None
     made.member.end_round()
