@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 class NoWeights(FaustAssignerError):
     """No document exists; the message names the place that was read."""
 
+
+#: Seconds until the read of one partition of the topic up to its first end is given up.
+READ_S: Final = 60.0
 
 #: The document, the reason for its absence, or None if neither has changed.
 Found: TypeAlias = bytes | FaustAssignerError | None
@@ -75,12 +78,21 @@ class TopicSource:
         return f"topic {self.topic}"
 
     async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        """Yield the group's newest record, then every later record."""
+        """Yield the group's newest record, then every later record; end when the topic gets partitions.
+
+        Raises TimeoutError if the records up to the first ends do not come.
+        """
         async with consumer_of(self.connection) as consumer:
             await self._assign(consumer)
             yield await self._read_to_ends(consumer, poll_s)
-            while True:
+            # A writer may choose a new partition for the group's later records.
+            while not self._has_grown(consumer):
                 yield await self._poll_newest(consumer, poll_s)
+
+    def _has_grown(self, consumer: AIOKafkaConsumer) -> bool:
+        """Return whether the topic has more partitions than are read, by the client's last metadata."""
+        numbers = consumer.partitions_for_topic(self.topic) or ()
+        return len(numbers) > len(consumer.assignment())
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
         """Seek to the beginning of every partition. Raises NoWeights if there is no topic."""
@@ -99,9 +111,19 @@ class TopicSource:
         """Return the newest record up to the current ends, since any partition may contain it."""
         records: list[ConsumerRecord[bytes, bytes]] = []
         ends = await consumer.end_offsets(consumer.assignment())
-        while any([await consumer.position(partition) < end for partition, end in ends.items()]):
-            # The partitions' records may arrive in any order.
-            records = _newest_of([*records, *await self._poll_group_records(consumer, poll_s)])
+        for partition, end in ends.items():
+            try:
+                async with asyncio.timeout(READ_S):
+                    # aiokafka waits without end for the position of a partition without a leader.
+                    while await consumer.position(partition) < end:
+                        # The partitions' records may arrive in any order.
+                        received = await self._poll_group_records(consumer, poll_s)
+                        records = _newest_of([*records, *received])
+            except TimeoutError as error:
+                raise TimeoutError(
+                    f"partition {partition.partition} of topic {self.topic} was not read to its end "
+                    f"within {READ_S:.0f} s"
+                ) from error
         if not records:
             return NoWeights(f"topic {self.topic} has no record of group {self.group_id!r}")
         return self._document_or_error(records[0])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
@@ -123,16 +124,18 @@ async def _send(
         await admin.start()
         if topic not in await admin.list_topics():
             brokers = len((await admin.describe_cluster())["brokers"])
-            await admin.create_topics(
-                [
-                    NewTopic(
-                        topic,
-                        1,
-                        replication or min(3, brokers),
-                        topic_configs={"cleanup.policy": "compact"},
-                    )
-                ]
+            compacted = NewTopic(
+                topic,
+                1,
+                replication or min(3, brokers),
+                topic_configs={"cleanup.policy": "compact"},
             )
+            answer = await admin.create_topics([compacted])
+            for _, code, *_ in answer.topic_errors:
+                # Another run may have created the topic in the meantime. After any other error the
+                # producer could create the topic with the broker's defaults, which delete old records.
+                if code not in (0, TopicAlreadyExistsError.errno):
+                    raise for_code(code)(f"topic {topic} does not exist and cannot be created")
     finally:
         await admin.close()
     producer = AIOKafkaProducer(**connection, acks="all", max_request_size=2 * MAX_RECORD_BYTES)

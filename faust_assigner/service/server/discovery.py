@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import UnknownTopicOrPartitionError, for_code
+from aiokafka.protocol.metadata import MetadataRequest
 
 from faust_assigner.service.errors import StoreUnavailable
 
@@ -66,20 +67,28 @@ class KafkaTopics:
             self._client = client
         if topic not in self._listed or asyncio.get_running_loop().time() >= self._listed_until:
             await self._list()
-        found = self._listed.get(topic)
+        # Kafka leaves topics that this client may not describe out of a list, and names them in an
+        # answer about one topic.
+        found = self._listed.get(topic) or (await self._described([topic])).get(topic)
         if found is None or found[0] == UnknownTopicOrPartitionError.errno:
             return None
         error, count = found
         if error:
-            # The topic exists. If it counted as deleted, its owners would lose all its partitions.
+            # The topic may exist. If it counted as deleted, its owners would lose all its partitions.
             raise for_code(error)
         return count
 
     async def _list(self) -> None:
-        """List all topics: a request for one topic by its name may create the topic."""
-        found = await self._client.describe_topics()
-        self._listed = {one["topic"]: (one["error_code"], len(one["partitions"])) for one in found}
+        self._listed = await self._described(None)
         self._listed_until = asyncio.get_running_loop().time() + LISTED_S
+
+    async def _described(self, topics: list[str] | None) -> dict[str, tuple[int, int]]:
+        """Return the topics, or all, with error codes and partition counts; create none of them."""
+        request = MetadataRequest(topics, allow_auto_topic_creation=False)
+        answer = (await self._client._send_request(request)).to_object()
+        return {
+            one["topic"]: (one["error_code"], len(one["partitions"])) for one in answer["topics"]
+        }
 
     async def close(self) -> None:
         """Close the connection."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError
 
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers import topic_source
@@ -241,8 +242,14 @@ def row(timestamp: int, key: bytes, value: bytes | None) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("topics", "replication", "brokers", "replicas"),
-    [(["t"], None, 2, 2), ([], None, 5, 3), ([], 1, 5, 1), ([], 4, 2, 4), (["w"], None, 3, None)],
+    ("topics", "replication", "brokers", "replicas", "code"),
+    [
+        (["t"], None, 2, 2, 0),
+        ([], None, 5, 3, TopicAlreadyExistsError.errno),
+        ([], 1, 5, 1, 0),
+        ([], 4, 2, 4, 0),
+        (["w"], None, 3, None, 0),
+    ],
 )
 def test_weights_are_sent_by_group_to_a_topic_that_is_created_if_it_is_missing(
     monkeypatch: pytest.MonkeyPatch,
@@ -250,11 +257,17 @@ def test_weights_are_sent_by_group_to_a_topic_that_is_created_if_it_is_missing(
     replication: int | None,
     brokers: int,
     replicas: int | None,
+    code: int,
 ) -> None:
     """The topic is compacted and has one partition; each record is acknowledged by all replicas."""
     calls: list[Any] = []
     made: list[Any] = []
-    admin = scripted(calls, list_topics=[topics], describe_cluster=[{"brokers": [0] * brokers}])
+    admin = scripted(
+        calls,
+        list_topics=[topics],
+        describe_cluster=[{"brokers": [0] * brokers}],
+        create_topics=[SimpleNamespace(topic_errors=[("w", code, "")])],
+    )
     monkeypatch.setattr(publish, "AIOKafkaAdminClient", admin)
     monkeypatch.setattr(publish, "AIOKafkaProducer", scripted(calls))
     monkeypatch.setattr(
@@ -277,6 +290,22 @@ def test_weights_are_sent_by_group_to_a_topic_that_is_created_if_it_is_missing(
     ]
     compact = {"topic_configs": {"cleanup.policy": "compact"}}
     assert made == ([] if replicas is None else [(("w", 1, replicas), compact)])
+
+
+def test_no_weights_are_sent_if_their_topic_cannot_be_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The producer could create the topic with the broker's defaults, which delete old records."""
+    calls: list[Any] = []
+    refused = SimpleNamespace(topic_errors=[("w", InvalidReplicationFactorError.errno, "")])
+    answers = {"describe_cluster": [{"brokers": [0]}], "create_topics": [refused]}
+    monkeypatch.setattr(
+        publish, "AIOKafkaAdminClient", scripted(calls, list_topics=[[]], **answers)
+    )
+    monkeypatch.setattr(publish, "AIOKafkaProducer", scripted(calls))
+    with pytest.raises(InvalidReplicationFactorError, match="topic w does not exist and cannot"):
+        asyncio.run(publish._send({"bootstrap_servers": ["a:1"]}, "w", {"g": b"1"}, 3))
+    assert [call[0] for call in calls if isinstance(call, tuple)][-2:] == ["create_topics", "close"]
 
 
 def test_the_clients_of_weights_are_closed_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

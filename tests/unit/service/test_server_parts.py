@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from aiokafka.protocol.metadata import MetadataRequest_v5
 from grpc_health.v1 import health_pb2
 
 from faust_assigner.service.errors import StoreError, StoreUnavailable
@@ -241,19 +242,23 @@ class Admin:
         """Disconnect."""
         self.calls.append("closed")
 
-    async def describe_topics(self) -> list[dict[str, Any]]:
-        """Return the topics, with an error for two of them."""
+    async def _send_request(self, request: Any) -> Any:
+        """Return the topics, with errors for three of them; a list does not contain "hidden"."""
         if self.broken == "list":
             raise OSError("away")
         if self.broken == "silence":
             await asyncio.sleep(60)
-        self.calls.append("listed")
-        return [
-            {"topic": "other", "error_code": 0, "partitions": [1]},
-            {"topic": "t", "error_code": 0, "partitions": [1, 2, 3]},
-            {"topic": "gone", "error_code": 3, "partitions": []},
-            {"topic": "denied", "error_code": 29, "partitions": [1]},
+        topics, may_create, *_ = request.build(MetadataRequest_v5).to_object().values()
+        assert may_create is False
+        self.calls.append("listed" if topics is None else f"asked for {topics}")
+        found = {"other": (0, 1), "t": (0, 3), "gone": (3, 0), "denied": (29, 1), "hidden": (29, 0)}
+        asked = [name for name in found if name != "hidden"] if topics is None else topics
+        described = [
+            {"topic": name, "error_code": error, "partitions": [*range(count)]}
+            for name in asked
+            for error, count in [found.get(name, (3, 0))]
         ]
+        return SimpleNamespace(to_object=lambda: {"topics": described})
 
 
 @pytest.fixture
@@ -270,7 +275,8 @@ async def test_a_count_is_asked_over_one_connection(admins: list[Admin]) -> None
     topics = KafkaTopics("b:1")
     assert [await topics.count(name) for name in ("t", "absent", "gone")] == [3, None, None]
     [admin] = admins
-    assert (admin.options["bootstrap_servers"], admin.calls) == ("b:1", ["listed"] * 2)
+    assert admin.options["bootstrap_servers"] == "b:1"
+    assert admin.calls == ["listed", "listed", "asked for ['absent']"]
     await topics.close()
     await topics.close()
     assert admin.calls[-1] == "closed"
@@ -285,18 +291,21 @@ async def test_the_topics_of_a_refresh_are_listed_once(
     assert [await topics.count(name) for name in ("t", "other", "t")] == [3, 1, 3]
     assert admins[0].calls == ["listed"]
     assert await topics.count("absent") is None
-    assert admins[0].calls == ["listed"] * 2
+    assert admins[0].calls == ["listed", "listed", "asked for ['absent']"]
     monkeypatch.setattr(topics, "_listed_until", asyncio.get_running_loop().time())
     assert await topics.count("t") == 3
-    assert admins[0].calls == ["listed"] * 3
+    assert admins[0].calls[3:] == ["listed"]
     await topics.close()
 
 
-async def test_a_topic_that_kafka_refuses_to_describe_is_not_missing(admins: list[Admin]) -> None:
+@pytest.mark.parametrize("topic", ["denied", "hidden"])
+async def test_a_topic_that_kafka_refuses_to_describe_is_not_missing(
+    admins: list[Admin], topic: str
+) -> None:
     """A missing topic counts as deleted after two checks, and its owners lose all its partitions."""
     topics = KafkaTopics("b:1")
-    with pytest.raises(StoreUnavailable, match="denied: TopicAuthorizationFailedError"):
-        await topics.count("denied")
+    with pytest.raises(StoreUnavailable, match=f"{topic}: TopicAuthorizationFailedError"):
+        await topics.count(topic)
     await topics.close()
     assert [admin.calls[-1] for admin in admins] == ["closed"]
 

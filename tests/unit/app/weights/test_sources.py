@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator
@@ -77,6 +78,10 @@ class Consumer:
     async def seek_to_beginning(self, *tps: TopicPartition) -> None:
         """Note the partitions."""
         self.begun += tps
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """Return the topic's partitions today."""
+        return self.numbers
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions."""
@@ -180,3 +185,41 @@ async def test_a_topic_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch)
     """The request does not create the topic."""
     with pytest.raises(NoWeights, match="topic weights does not exist"):
         await followed(monkeypatch, Consumer(set()), 1)
+
+
+async def test_the_source_ends_if_the_topic_gets_more_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The follower opens it again, and so reads the new partitions."""
+    consumer = Consumer({0})
+    consumer.batches = [{ZERO: [record(0, b"a"), record(1, b"b")]}, {ZERO: [record(2, b"c")]}]
+    assert await followed(monkeypatch, consumer, 2) == [b"b", b"c"]
+    consumer.positions.clear()
+    consumer.batches = [{ZERO: [record(0, b"a"), record(1, b"b")]}]
+    consumer.assigned.clear()
+
+    async def grow(*, timeout_ms: int) -> Any:
+        consumer.numbers = {0, 1}
+        return await Consumer.getmany(consumer, timeout_ms=timeout_ms)
+
+    monkeypatch.setattr(consumer, "getmany", grow)
+    with pytest.raises(StopAsyncIteration):
+        await followed(monkeypatch, consumer, 2)
+
+
+async def test_a_partition_without_a_leader_does_not_hold_the_source_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """aiokafka's ``position`` does not end before the partition has a leader."""
+    monkeypatch.setattr(sources, "READ_S", 0.01)
+    consumer = Consumer({0, 1})
+    consumer.batches = [{ZERO: [record(0, b"a"), record(1, b"b")]}]
+
+    async def position(tp: TopicPartition) -> int:
+        if tp == ONE:
+            await asyncio.Event().wait()
+        return consumer.positions.get(tp, 0)
+
+    monkeypatch.setattr(consumer, "position", position)
+    with pytest.raises(TimeoutError, match="partition 1 of topic weights was not read to its end"):
+        await followed(monkeypatch, consumer, 1)
