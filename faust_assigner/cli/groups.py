@@ -174,7 +174,7 @@ def _print_group(group: GroupView) -> None:
                 row.topic,
                 str(row.partition),
                 _number_or_dash(row.committed),
-                str(row.end),
+                _number_or_dash(row.end),
                 _number_or_dash(row.lag),
                 row.owner or NOTHING,
             )

@@ -57,19 +57,22 @@ class GroupMemberView:
 class PartitionView:
     """A partition with a committed offset, an owner or a standby.
 
-    ``lag`` is None without a committed offset.
+    ``end`` is None while the partition has no leader; ``lag`` is None without an end or a committed
+    offset.
     """
 
     topic: str
     partition: int
     committed: int | None
-    end: int
+    end: int | None
     owner: str | None
 
     @property
     def lag(self) -> int | None:
-        """The number of records after the committed offset; None without a committed offset."""
-        return None if self.committed is None else max(self.end - self.committed, 0)
+        """The number of records after the committed offset; None if one of both is unknown."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

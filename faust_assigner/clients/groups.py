@@ -243,8 +243,8 @@ async def _partition_views(
 
 async def _end_offsets(
     connection: Mapping[str, object], wanted: Sequence[TopicPartition]
-) -> Mapping[TopicPartition, int]:
-    """Return the end offset of each partition; partitions that no longer exist are left out."""
+) -> Mapping[TopicPartition, int | None]:
+    """Return the end of each partition; None without a leader. Missing partitions are left out."""
     if not wanted:
         return {}
     consumer = AIOKafkaConsumer(**connection)
@@ -252,9 +252,14 @@ async def _end_offsets(
         await consumer.start()
         # The topic may be deleted, or created again with fewer partitions.
         cluster = await consumer._client.fetch_all_metadata()
-        ends: Mapping[TopicPartition, int] = await consumer.end_offsets(
-            [tp for tp in wanted if tp.partition in (cluster.partitions_for_topic(tp.topic) or ())]
+        found, led = (
+            [tp for tp in wanted if tp.partition in (numbers_of(tp.topic) or ())]
+            for numbers_of in (
+                cluster.partitions_for_topic,
+                cluster.available_partitions_for_topic,
+            )
         )
-        return ends
+        # The request would wait until each of its partitions has a leader.
+        return {**dict.fromkeys(found), **await consumer.end_offsets(led)}
     finally:
         await consumer.stop()

@@ -43,6 +43,7 @@ def test_a_classic_member_is_marked_in_a_consumer_group_of_the_first_epoch(
         PartitionView(topic="t", partition=7, committed=9, end=5_010, owner="a"),
         PartitionView(topic="t", partition=10, committed=None, end=8, owner=None),
         PartitionView(topic="t", partition=11, committed=8_000, end=8_001, owner="a"),
+        PartitionView(topic="t", partition=12, committed=3, end=None, owner="a"),
     )
     found = replace(GROUP, epoch=0, members=(member("a", epoch=0),), partitions=rows)
     monkeypatch.setattr(groups, "describe_group", answering(found, []))
@@ -55,7 +56,8 @@ def test_a_classic_member_is_marked_in_a_consumer_group_of_the_first_epoch(
         "t               7           9   5010   5001   a",
         "t              10           -      8      -   -",
         "t              11        8000   8001      1   a",
-        "total lag 5002, of 2 of 3 partitions",
+        "t              12           3      -      -   a",
+        "total lag 5002, of 2 of 4 partitions",
     ]
 
 

@@ -509,6 +509,10 @@ class Consumer:
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partitions of "t"."""
+        return {1, 3, 9} if topic == "t" else None
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partitions with a leader."""
         return {1, 9} if topic == "t" else None
 
     async def end_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -523,19 +527,20 @@ class Consumer:
 def test_the_ends_of_existing_logs_are_asked_for_and_the_consumer_is_stopped(
     monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """A deleted topic or partition is left out: aiokafka would look for it for 40 s, and then fail."""
+    """aiokafka would look 40 s for a deleted partition or for a leader, and then fail."""
     Consumer.made = []
     monkeypatch.setattr(groups, "AIOKafkaConsumer", Consumer)
     assert asyncio.run(groups._end_offsets({"x": 1}, [])) == {}
     assert Consumer.made == []
     known = TopicPartition("t", 9 if fails else 1)
     gone = [TopicPartition("t", 5), TopicPartition("deleted", 0)]
-    asked = groups._end_offsets({"x": 1}, [known, *gone])
+    leaderless = TopicPartition("t", 3)
+    asked = groups._end_offsets({"x": 1}, [known, *gone, leaderless])
     if fails:
         with pytest.raises(KafkaConnectionError):
             asyncio.run(asked)
     else:
-        assert asyncio.run(asked) == {known: 7}
+        assert asyncio.run(asked) == {known: 7, leaderless: None}
     (made,) = Consumer.made
     assert (made.connection, made.calls) == ({"x": 1}, ["start", [known], "stop"])
 
