@@ -32,6 +32,7 @@ from faust_assigner.clients.exchange import (
     Strategy,
     name_of,
 )
+from faust_assigner.concurrency.cancellation import is_cancelled
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.errors import FaustAssignerError
 
@@ -254,7 +255,7 @@ class GroupMember:
             await user
             return beats.done() or self._is_silent
         except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
+            if is_cancelled():
                 raise  # this member stops
             raise RuntimeError("the app's own code cancelled a callback of its work") from None
         finally:

@@ -17,6 +17,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
+from faust_assigner.concurrency.cancellation import is_cancelled
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import StoreError, StoreUnavailable
@@ -84,7 +85,7 @@ class Mirror:
             try:
                 await self._listening
             except asyncio.CancelledError:
-                if (task := asyncio.current_task()) is None or task.cancelling():
+                if is_cancelled():
                     raise  # this task was cancelled; otherwise _forget has ended the old watch
             except StoreError as error:
                 # The history may be compacted, or the store restored. A new listing brings the

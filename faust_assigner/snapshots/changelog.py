@@ -20,6 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
+from faust_assigner.concurrency.cancellation import is_cancelled
 from faust_assigner.snapshots.kafka_requests import (
     Connection,
     UnreachableError,
@@ -102,8 +103,7 @@ async def _stop_consumer(consumer: AIOKafkaConsumer) -> None:
     try:
         await consumer.stop()
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if is_cancelled():
             raise
 
 

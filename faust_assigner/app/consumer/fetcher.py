@@ -35,6 +35,7 @@ from faust.types.tuples import TP
 from faust_assigner.app.consumer.committed_offsets import UNKNOWN_OFFSET
 from faust_assigner.app.consumer.live_views import Share
 from faust_assigner.app.consumer.set_aside import FATAL_ERRORS, SetAside
+from faust_assigner.concurrency.cancellation import is_cancelled
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
@@ -137,7 +138,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         ]
         began, began_ms = monotonic(), int(1000 * time())
         brought: bool = await super()._proc_fetch_request(assignment, node_id, request)
-        if (task := asyncio.current_task()) is not None and task.cancelling():
+        if is_cancelled():
             return brought  # aiokafka suppresses the cancellation; do not sleep below
         self._note_refusals(assignment, asked, began_ms)
         if not brought and (early := began + WAIT_MS / 1000 - monotonic()) > 0:

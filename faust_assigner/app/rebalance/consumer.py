@@ -35,6 +35,7 @@ from faust_assigner.app.rebalance.incremental import IncrementalRebalance
 from faust_assigner.app.rebalance.rounds import Rounds
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables.write_behind import discard
+from faust_assigner.concurrency.cancellation import is_cancelled
 
 if TYPE_CHECKING:
     from aiokafka.structs import ConsumerRecord
@@ -343,8 +344,7 @@ class RepairedConsumer(Consumer):
     async def _wait_for_ack(self, timeout: float) -> None:
         """Wait for an acknowledgement, or for a second; Faust's method ignores a cancellation."""
         await super()._wait_for_ack(timeout)
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if is_cancelled():
             raise asyncio.CancelledError
 
     async def leave_group(self) -> None:

@@ -1,10 +1,12 @@
-"""Decides when a store flushes its changes: after acknowledgements, unless flushing is paused."""
+"""Flushes a store's changes to its files: after acknowledgements, unless flushing is paused."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from faust_assigner.app.tables.landing import land
 
 if TYPE_CHECKING:
     from faust_assigner.app.tables.changes import Transaction
@@ -28,6 +30,23 @@ class Flushing:
         partitions, self._to_flush = sorted(self._to_flush), set()
         for partition in partitions:
             self._store.flush(partition)
+
+    def write(self, partition: int) -> None:
+        """Write the changes that count, with their offset, unless flushing is paused."""
+        store, overlay = self._store, self._store.overlays.get(partition)
+        if overlay is not None and overlay.is_out_of_order:
+            # Changes may have been read back before their acknowledgements came.
+            overlay.read(store.file_offset(partition))
+        if overlay is None or not overlay.lands:
+            return
+        changes = overlay.ready()
+        if changes:
+            before = store.file_offset(partition)
+            beyond = overlay.beyond(before, changes)
+            if beyond is not None and store.doubt(partition, beyond):
+                return
+            land(store._db_for_partition(partition), store.offset_key, before, changes)
+            overlay.remove_written(changes)
 
     def resume(self, partition: int) -> None:
         """Flush changes from now on: the file has its whole changelog except our own changes."""

@@ -18,7 +18,7 @@ from faust.types.tuples import TP
 
 from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, Usage
 from faust_assigner.app.tables.flushing import Flushing
-from faust_assigner.app.tables.landing import FlushMode, land, offset_in, rows_beyond, write
+from faust_assigner.app.tables.landing import FlushMode, offset_in, rows_beyond, write
 from faust_assigner.app.tables.read_back import ReadBackOverlay
 
 if TYPE_CHECKING:
@@ -172,27 +172,14 @@ class WriteBehindStore(Store):
 
     def flush(self, partition: int) -> None:
         """Write the acknowledged and committed changes, with their offset, unless flushing is paused."""
-        overlay = self.overlays.get(partition)
-        if overlay is not None and overlay.is_out_of_order:
-            # Changes may have been read back before their acknowledgements came.
-            overlay.read(self._file_offset(partition))
-        if overlay is None or not overlay.lands:
-            return
-        changes = overlay.ready()
-        if changes:
-            database = self._db_for_partition(partition)
-            before = offset_in(database, self.offset_key)
-            beyond = overlay.beyond(before, changes)
-            if beyond is not None and self.doubt(partition, beyond):
-                return
-            land(database, self.offset_key, before, changes)
-            overlay.remove_written(changes)
+        self.flushing.write(partition)
 
     def doubt(self, partition: int, offset: int) -> bool:
         """Return whether a file beyond ``offset``, a new change's offset, must not be written."""
         return False
 
-    def _file_offset(self, partition: int) -> int:
+    def file_offset(self, partition: int) -> int:
+        """Return the changelog offset that the file of ``partition`` contains; NO_RECORD without one."""
         return offset_in(self._db_for_partition(partition), self.offset_key)
 
     async def stop(self) -> None:
@@ -218,7 +205,7 @@ class WriteBehindStore(Store):
         if self.usage is None:
             super().apply_changelog_batch(batch, to_key, to_value)
             return
-        for partition, (rows, end) in sorted(rows_beyond(batch, cache(self._file_offset)).items()):
+        for partition, (rows, end) in sorted(rows_beyond(batch, cache(self.file_offset)).items()):
             write(self._db_for_partition(partition), rows, (self.offset_key, end))
             if partition in self.overlays:
                 self.overlays[partition].read(end)
@@ -307,8 +294,6 @@ class WriteBehindStore(Store):
     def _visible_keys(self, db: Rdict) -> Iterator[bytes]:
         overlay = self._over(db)
         keys: Iterator[bytes] = super()._visible_keys(db)
-        return (
-            keys
-            if overlay is None
-            else (key for key, _ in overlay.over((key, b"") for key in keys))
-        )
+        if overlay is None:
+            return keys
+        return (key for key, _ in overlay.over((key, b"") for key in keys))

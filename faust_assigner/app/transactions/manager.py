@@ -14,13 +14,12 @@ from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from faust.streams import current_event
 from mode import get_logger
 
 from faust_assigner.app.transactions.held import HeldRecords
 from faust_assigner.app.transactions.ids import diff_ids, id_for, without
 from faust_assigner.app.transactions.producers import TransactionalProducers
-from faust_assigner.app.transactions.sends import RecordSends, within
+from faust_assigner.app.transactions.sends import RecordSends, partition_at_hand, within
 from faust_assigner.app.transactions.shares import Share
 
 if TYPE_CHECKING:
@@ -109,32 +108,13 @@ class PartitionTransactions(TransactionManager):
             if (share := shares.pop(transactional_id, None)) is not None:
                 share.abandon()
 
-    def _partition_at_hand(self) -> TP | None:
-        """Return the partition of the current record; None if there is no current record of this app.
-
-        Also None for a record of a topic without acknowledgements (``acks=False``): no offset of it is
-        ever committed, and a transaction is committed only with an offset.
-        """
-        event = current_event()
-        # In this process, an agent of a different app may send to a topic of this app.
-        if event is None or event.app is not self.app or not event.message:
-            return None
-        tp: TP = event.message.tp
-        if not self.app.topics.acks_enabled_for(tp.topic):
-            return None
-        try:
-            self.app.assignor.group_for_topic(tp.topic)
-        except KeyError:  # the record came from a channel
-            return None
-        return tp
-
     def share_at_hand(self) -> Share | None:
         """Return the share for the current record's sends and table changes; None without a record.
 
         If this worker no longer owns the partition, the share is abandoned; the next owner repeats the
         record.
         """
-        tp = self._partition_at_hand()
+        tp = partition_at_hand(self.app)
         if tp is None:
             return None
         transactional_id = self.id_of(tp)

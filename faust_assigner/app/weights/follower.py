@@ -10,6 +10,7 @@ import weakref
 from typing import Protocol
 
 from faust_assigner.app.weights.sources import Found, Source
+from faust_assigner.concurrency.cancellation import is_cancelled
 from faust_assigner.errors import FaustAssignerError
 
 #: Seconds that a source has to close its resources.
@@ -79,8 +80,7 @@ class Follower:
             # The thread must survive every error of a source. When a consumer stops, aiokafka's own
             # cancelled tasks raise here as well. Only the cancellation of this task must end it.
             except (Exception, asyncio.CancelledError) as error:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
+                if is_cancelled():
                     raise
                 if not self._hand_over(WeightsUnreachable(f"{type(error).__name__}: {error}")):
                     return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
+from faust_assigner.concurrency.cancellation import is_cancelled
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.registration import Retry
 from faust_assigner.service.errors import NotFound
@@ -94,8 +95,7 @@ class Calls:
                 raise refused from error
             raise
         except (asyncio.CancelledError, grpc.aio.UsageError):
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_cancelled():
                 raise
             # Streams closed the channel during the call, to open the next stream.
             raise _unavailable("the connection ended") from None

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Collection, Iterable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from faust_assigner.concurrency.cancellation import is_cancelled
 from faust_assigner.service.client.commands import (
     AbortWarm,
     Assigned,
@@ -82,7 +83,7 @@ async def call_app(work: Awaitable[T]) -> T:
     try:
         return await work
     except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is None or task.cancelling():
+        if is_cancelled():
             raise
         raise RuntimeError("the app's own code cancelled this call") from None
 

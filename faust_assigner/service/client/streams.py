@@ -14,6 +14,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from faust_assigner.concurrency.cancellation import is_cancelled
 from faust_assigner.service.client.calls import Calls
 from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.inbox import Inbox
@@ -135,7 +136,7 @@ class Streams:
             await self._read(stream, patience, sent_at)
         except asyncio.CancelledError:
             # Either the silent stream was cancelled, or this task.
-            if (task := asyncio.current_task()) is None or task.cancelling():
+            if is_cancelled():
                 raise
             return False
         except grpc.aio.AioRpcError as error:

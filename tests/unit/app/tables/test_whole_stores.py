@@ -15,7 +15,7 @@ from faust import stores
 from faust.stores.rocksdb import Store as RocksDBStore
 
 from faust_assigner.app.tables import disk, landing, write_behind
-from faust_assigner.app.tables import store as store_module
+from faust_assigner.app.tables import flushing as flushing_module
 from faust_assigner.app.tables.changes import Overlay, Usage
 from faust_assigner.app.tables.disk import tree_bytes
 from faust_assigner.app.tables.files import TableStore, open_for_streams
@@ -242,7 +242,7 @@ async def test_a_change_waits_on_if_its_write_fails(
         _, change = record._faust_assigner_change
         store.overlay_of(0).acknowledge(change, offset)
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "land", fail)
+        patch.setattr(flushing_module, "land", fail)
         with pytest.raises(RuntimeError, match="a bug"):
             store.flush(0)
     assert (store.usage.changes, counts["a"]) == (3, 1)

@@ -1,0 +1,1 @@
+"""Helpers for asyncio tasks that every room may use."""
