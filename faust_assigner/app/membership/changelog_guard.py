@@ -8,10 +8,9 @@ transactions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
 from faust.exceptions import ProducerSendError
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from aiokafka.protocol.api import Request, RequestStruct
     from faust.transport.drivers.aiokafka import Producer
     from faust.types.app import AppT
-    from faust.types.tuples import TP, FutureMessage, Message
+    from faust.types.tuples import TP, FutureMessage
 
     from faust_assigner.app.membership.fence import HeartbeatFence
 
@@ -131,8 +130,6 @@ class ChangelogGuard:
         self._unwritten = False
         #: Sent changes that the broker has not acknowledged yet, without dropped changes.
         self._under_way: set[FutureMessage] = set()
-        #: The unfinished records of revoked partitions; their next owners process them again.
-        self._given_up: WeakSet[Message] = WeakSet()
         if not app.in_transaction:
             producer: Producer = app.producer
             producer.send_soon = partial(self._send_soon, producer.send_soon)
@@ -151,16 +148,10 @@ class ChangelogGuard:
             change.add_done_callback(self._change_ended)
         return send_soon(change)
 
-    def give_up(self, records: Iterable[Message]) -> None:
-        """Refuse the further changes of ``records``: their partitions are revoked before their end.
-
-        In the changelog such a change would follow the changes of the partition's next owner.
-        """
-        self._given_up.update(records)
-
     def _refuse_given_up(self) -> None:
+        # In the changelog the change would follow the changes of the partition's next owner.
         event = current_event()
-        if event is not None and event.message in self._given_up:
+        if event is not None and event.message in self._app.consumer.given_up:
             raise ProducerSendError(
                 f"{event.message.topic}-{event.message.partition} was revoked while this worker processed "
                 f"the record at offset {event.message.offset}; the next owner processes the record again"

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from faust.transport.drivers import aiokafka as driver
 
@@ -256,6 +257,11 @@ class RepairedConsumer(Consumer):
         """The records whose tables failed; no commit includes them or later records."""
         return KeptBack()
 
+    @cached_property
+    def given_up(self) -> WeakSet[Message]:
+        """The records of revoked partitions that were unfinished at the revocation."""
+        return WeakSet()
+
     def keep_back(self, message: Message) -> None:
         """Commit neither ``message``, whose table failed, nor later records until it is read again.
 
@@ -320,16 +326,19 @@ class RepairedConsumer(Consumer):
         """Note that a record of ``tp`` is done; called only under ``exactly_once``."""
         self.boundaries.record_ended(tp)
 
-    def _forget(self, tps: set[TP]) -> None:
-        """Forget the offsets of revoked partitions, and give their unfinished records up.
+    def give_up(self, late: Iterable[Message]) -> None:
+        """Give the unfinished records of revoked partitions up: the next owners process them again.
 
-        The end of such a record must not count as an acknowledgement if its partition comes back.
+        Their changes of tables and, under ``exactly_once``, their sends are refused from now on. The end of
+        such a record must not count as an acknowledgement, even if its partition comes back.
         """
-        late = [m for m in list(self._unacked_messages) if m.tp in tps and not m.acked]
-        self.changes.give_up(late)
         for message in late:
-            message.acked = True
-            self._unacked_messages.discard(message)
+            self.given_up.add(message)
+            self.keep_back(message)
+
+    def _forget(self, tps: set[TP]) -> None:
+        """Forget the offsets of revoked partitions, and give their unfinished records up."""
+        self.give_up([m for m in list(self._unacked_messages) if m.tp in tps and not m.acked])
         forget(self, tps)
         self.kept_back.forget(tps)
         for tp in tps:

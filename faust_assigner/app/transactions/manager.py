@@ -19,7 +19,7 @@ from mode import get_logger
 from faust_assigner.app.transactions.held import HeldRecords
 from faust_assigner.app.transactions.ids import diff_ids, id_for, without
 from faust_assigner.app.transactions.producers import TransactionalProducers
-from faust_assigner.app.transactions.sends import RecordSends, partition_at_hand, within
+from faust_assigner.app.transactions.sends import RecordSends, message_at_hand, within
 from faust_assigner.app.transactions.shares import Share
 
 if TYPE_CHECKING:
@@ -111,15 +111,15 @@ class PartitionTransactions(TransactionManager):
     def share_at_hand(self) -> Share | None:
         """Return the share for the current record's sends and table changes; None without a record.
 
-        If this worker no longer owns the partition, the share is abandoned; the next owner repeats the
-        record.
+        If this worker no longer owns the partition, or has given the record up, the share is abandoned; the
+        next owner repeats the record.
         """
-        tp = partition_at_hand(self.app)
-        if tp is None:
+        message = message_at_hand(self.app)
+        if message is None:
             return None
-        transactional_id = self.id_of(tp)
-        if transactional_id is None:
-            gone = Share(f"{tp.topic}-{tp.partition}, which this worker does not own", begun=True)
+        transactional_id = self.id_of(message.tp)
+        if transactional_id is None or message in self.consumer.given_up:
+            gone = Share("{}-{}, which was revoked,".format(*message.tp), begun=True)
             gone.abandon()
             return gone
         share = self._shares.get(transactional_id)

@@ -17,7 +17,7 @@ from faust_assigner.app.transactions.shares import Place, Share
 if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.core import HeadersArg
-    from faust.types.tuples import TP, FutureMessage
+    from faust.types.tuples import FutureMessage, Message
 
     from faust_assigner.app.transactions.manager import PartitionTransactions
 
@@ -35,8 +35,8 @@ def within(transactional_id: str, share: Share) -> Iterator[None]:
         _place.reset(token)
 
 
-def partition_at_hand(app: AppT) -> TP | None:
-    """Return the partition of the current record; None if there is no current record of this app.
+def message_at_hand(app: AppT) -> Message | None:
+    """Return the message of the current record; None if there is no current record of this app.
 
     Also None for a record of a topic without acknowledgements (``acks=False``): no offset of it is
     ever committed, and a transaction is committed only with an offset.
@@ -45,14 +45,14 @@ def partition_at_hand(app: AppT) -> TP | None:
     # In this process, an agent of a different app may send to a topic of this app.
     if event is None or event.app is not app or not event.message:
         return None
-    tp: TP = event.message.tp
-    if not app.topics.acks_enabled_for(tp.topic):
+    message: Message = event.message
+    if not app.topics.acks_enabled_for(message.tp.topic):
         return None
     try:
-        app.assignor.group_for_topic(tp.topic)
+        app.assignor.group_for_topic(message.tp.topic)
     except KeyError:  # the record came from a channel
         return None
-    return tp
+    return message
 
 
 class RecordSends:

@@ -279,6 +279,27 @@ async def test_a_record_that_outlives_its_revocation_changes_no_table(
         assert [record.value for record in worker.logs.records[worker.changelog(0)]] == [b"9"]
 
 
+async def test_a_record_that_ends_while_its_partition_is_handed_over_is_not_committed() -> None:
+    """Its change was refused, so the next owner must process the record again."""
+    worker = Slow(partitions=2, broker_rebalance_timeout=0.4)
+    async with owning(worker, [0, 1]):
+        worker.send_orders(1)
+        assert await worker.until(lambda: len(worker.of(0)) == 1)
+        consumer = worker.app.consumer
+        under_way = consumer.maybe_wait_for_commit_to_finish
+
+        async def end_meanwhile() -> bool:
+            if consumer.given_up:
+                worker.may_end.set()
+                await asyncio.sleep(0.2)
+            return bool(await under_way())
+
+        consumer.maybe_wait_for_commit_to_finish = end_meanwhile
+        await worker.give([1])
+        assert worker.may_end.is_set()
+        assert worker.source(0) not in worker.logs.committed
+
+
 async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
     """A revoked partition's actor ends; the actors of kept partitions continue."""
     worker = Isolated(partitions=3)

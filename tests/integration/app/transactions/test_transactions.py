@@ -119,6 +119,43 @@ async def test_a_record_whose_partition_is_gone_sends_into_no_transaction() -> N
         assert len(worker.loose) == loose
 
 
+class SlowPassing(Passing):
+    """A worker whose agent waits for ``may_end`` before it passes an order of partition 0 on."""
+
+    def declare(self) -> None:
+        """Make the topic and the event."""
+        super().declare()
+        self.may_end = asyncio.Event()
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            self.processed.append((event.message.partition, event.message.offset))
+            if event.message.partition == 0:
+                await self.may_end.wait()
+            await self.passed_on.send(key=event.key, value=1)
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("eager", [False, True])
+async def test_a_record_whose_partition_came_back_sends_into_no_later_transaction(
+    eager: bool,
+) -> None:
+    """The record is processed again; with the late send the order would be passed on twice."""
+    worker = SlowPassing(partitions=2, broker_rebalance_timeout=0.4, stream_wait_empty=not eager)
+    async with owning(worker, [0, 1]):
+        worker.send_orders(1)
+        assert await worker.until(lambda: len(worker.of(0)) == 1)
+        for given in ([1], [0, 1]):
+            await (worker.rebalance(given) if eager else worker.give(given))
+        assert await worker.until(lambda: worker.at_rest)
+        worker.may_end.set()
+        assert await worker.until(lambda: worker.of(0) == [0, 0])
+        assert await worker.until(lambda: not worker.app.consumer._unacked_messages)
+        await worker.app.consumer.commit()
+        assert worker.passed(0) == [(1, 1)]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("found_by", ["a commit", "a send"])

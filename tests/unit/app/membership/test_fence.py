@@ -333,7 +333,7 @@ class Consumer(RepairedConsumer):
         sender = SimpleNamespace(client="client", _send_produce_req="send")
         self.sender = sender
         self.soon: list[Any] = []
-        self.given_up = 0
+        self.discarded = 0
 
         def send_soon(change: Any) -> str:
             self.soon.append(change)
@@ -347,6 +347,7 @@ class Consumer(RepairedConsumer):
             in_transaction=in_transaction,
             producer=producer,
             tables=SimpleNamespace(changelog_topics={"changes"}),
+            consumer=self,
         )
         self.committed: list[Any] = []
         client = SimpleNamespace(_coordinator=Coordinator())
@@ -373,7 +374,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
     consumer = Consumer()
 
     def discard(app: Any) -> None:
-        consumer.given_up += 1
+        consumer.discarded += 1
 
     monkeypatch.setattr(changelog_guard, "discard", discard)
     return consumer
@@ -409,7 +410,7 @@ async def test_a_record_of_a_revoked_partition_changes_no_table(made: Consumer) 
         return Held(message=Held(topic="orders", partition=3, offset=offset))
 
     late, other = record(7), record(8)
-    made.changes.give_up([late.message])
+    made.given_up.add(late.message)
     for event in (late, other):
         token = _current_event.set(weakref.ref(event))
         try:
@@ -457,7 +458,7 @@ async def test_a_new_generation_begins_without_the_changes_of_the_last(
     made.changes._unwritten = unwritten
     made._join()
     assert await asyncio.wait_for(made._commit({}), 5.0)
-    assert made.given_up == unwritten
+    assert made.discarded == unwritten
 
 
 @pytest.mark.parametrize(

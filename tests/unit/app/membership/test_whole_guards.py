@@ -23,12 +23,12 @@ async def test_each_generation_discards_the_rows_of_its_lost_changes_once(
         await asyncio.sleep(0)
         assert not await asyncio.wait_for(made._commit({CHANGES: number}), 5.0)
         made.changes.begin_generation(is_member=is_member)
-        assert made.given_up == number
+        assert made.discarded == number
         assert made.changes._unwritten_problem() is None
         assert made.changes._under_way == set()
         late.set_result(None)
         made.changes.begin_generation(is_member=is_member)
-        assert made.given_up == number
+        assert made.discarded == number
         assert await asyncio.wait_for(made._commit({CHANGES: 10 + number}), 5.0)
     assert made.committed == [{CHANGES: 11}, {CHANGES: 12}]
 

@@ -98,7 +98,6 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
         self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
         self.changes = SimpleNamespace(
             begin_generation=lambda is_member: self.acts.append(("changes", is_member)),
-            give_up=lambda records: self.acts.append(("give up", [one.offset for one in records])),
         )
 
 
@@ -138,14 +137,12 @@ async def test_a_revocation_ends_the_generation_its_transactions_and_its_changes
     monkeypatch.setattr(module, "run_delivery_callbacks", consumer.noting("told"))
     monkeypatch.setattr(module, "discard", lambda app: consumer.acts.append("given up"))
     consumer.first_read = {SOURCE: 7, STANDBY: 3}
-    consumer._unacked_messages = {
-        Unfinished(tp, offset, acked=offset == 4)
-        for tp, offset in ((SOURCE, 4), (SOURCE, 5), (STANDBY, 6))
-    }
+    unfinished = Unfinished(SOURCE, 5, acked=False)
+    others = (Unfinished(SOURCE, 4, acked=True), Unfinished(STANDBY, 6, acked=False))
+    consumer._unacked_messages = {unfinished, *others}
     await consumer.on_partitions_revoked({SOURCE})
     assert consumer.acts == [
         ("commit", {SOURCE}),
-        ("give up", [5]),
         ("forget", {SOURCE}),
         *([("abandon", True)] if in_transaction else []),
         "told",
@@ -155,6 +152,9 @@ async def test_a_revocation_ends_the_generation_its_transactions_and_its_changes
     assert consumer.first_read == {STANDBY: 3}
     left = {(one.offset, one.acked) for one in consumer._unacked_messages}
     assert left == {(4, True), (6, False)}
+    assert consumer.kept_back.first == {}
+    assert unfinished.acked
+    assert unfinished in consumer.given_up
 
 
 async def test_a_revocation_and_a_commit_are_waits_with_deadlines(
@@ -336,7 +336,7 @@ def test_what_was_read_first_of_a_partition_that_left_is_forgotten() -> None:
     """A different owner may have processed records; the old offset would repeat them."""
     consumer = object.__new__(RepairedConsumer)
     consumer.app = SimpleNamespace(_attachments=SimpleNamespace(_pending={}))
-    consumer._unacked_messages, consumer.changes = set(), SimpleNamespace(give_up=len)
+    consumer._unacked_messages = set()
     for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
         setattr(consumer, book, {SOURCE: 1, STANDBY: 2})
     consumer.first_read = {SOURCE: 7, STANDBY: 3}

@@ -112,9 +112,6 @@ class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
     def __init__(self, app: Any, active: Iterable[TP]) -> None:
         Host.__init__(self, app, active)
         self.rounds, self.delivery = Rounds(app), Delivery(self)
-        #: The records whose further changes of tables are refused.
-        self.given_up: list[Any] = []
-        self.changes: Any = SimpleNamespace(give_up=self.given_up.extend)
         self.incremental = IncrementalRebalance(self, self.delivery, self.rounds)
         self.room = SimpleNamespace(holds_back=lambda message: False)
         self.callback = partial(self._deliver, self.callback)
@@ -346,10 +343,12 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
     monkeypatch.setattr(handing_over, "monotonic", lambda: next(clock))
     monkeypatch.setattr(handing_over, "LOOK_S", 0)
     consumer.app.conf.stream_wait_empty = waits
-    record = SimpleNamespaceOf(tp=A, acked=done)
+    record = SimpleNamespaceOf(tp=A, offset=7, acked=done)
     consumer._unacked_messages = {record, SimpleNamespaceOf(tp=B, acked=False)}
     await consumer.incremental._finish({A})
-    assert consumer.given_up == ([] if done else [record])
+    assert set(consumer.given_up) == (set() if done else {record})
+    assert record.acked, "its end is no acknowledgement"
+    assert consumer.kept_back.first == ({} if done else {A: 7}), "no commit includes it"
     assert ("with 1 unfinished records after 30 s" in caplog.text) == is_late
     assert next(clock) == (50 if is_late else 10)
 

@@ -44,7 +44,7 @@ def test_each_partition_that_leaves_is_forgotten_in_each_book() -> None:
     books = ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset")
     consumer = object.__new__(RepairedConsumer)
     consumer.app = SimpleNamespace(_attachments=SimpleNamespace(_pending={}))
-    consumer._unacked_messages, consumer.changes = set(), SimpleNamespace(give_up=len)
+    consumer._unacked_messages = set()
     for number, book in enumerate(books):
         setattr(consumer, book, {A: number, B: 10 + number, C: 20 + number, STANDBY: 5})
     consumer.first_read = {A: 7, C: 3, STANDBY: 9}

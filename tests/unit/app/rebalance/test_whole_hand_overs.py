@@ -30,7 +30,7 @@ __all__ = ["_overlay"]
 class Unfinished:
     """A record that a stream has begun."""
 
-    acked = False
+    acked, offset = False, 7
 
     def __init__(self, tp: TP) -> None:
         self.tp = tp

@@ -144,7 +144,9 @@ class Stock(TransactionManager):  # type: ignore[misc]
         self.app, self.producer = app, app.producer
         self.crashes: list[BaseException] = []
         self.should_stop = False
-        self.consumer = SimpleNamespace(lost=0, key_partition=self._partition_of)
+        self.consumer = SimpleNamespace(
+            lost=0, key_partition=self._partition_of, given_up=list[Any]()
+        )
         self.consumer.lose_membership = self._lose
         self.known: int | None = None
 

@@ -243,7 +243,7 @@ async def test_the_share_of_a_partition_that_has_gone_is_void(made: Manager) -> 
         share = made.share_at_hand()
     assert share is not None
     assert (share.abandoned, share.begun.done()) == (True, True)
-    assert share.transactional_id == "orders-0, which this worker does not own"
+    assert share.transactional_id == "orders-0, which was revoked,"
     assert made._shares == {}
 
 

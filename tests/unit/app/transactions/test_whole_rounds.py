@@ -106,7 +106,7 @@ async def test_a_share_of_a_partition_that_went_is_void_and_open(made: Manager) 
         share = made.share_at_hand()
     assert share is not None
     assert (share.abandoned, share.begun.done(), share.tail.done()) == (True, True, True)
-    assert share.transactional_id == "orders-0, which this worker does not own"
+    assert share.transactional_id == "orders-0, which was revoked,"
     assert made._shares == {}
 
 
