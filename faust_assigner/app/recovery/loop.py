@@ -1,7 +1,8 @@
 """Faust's recovery loop, corrected: it applies every readable changelog record and no other record.
 
 Its parts: the tables' databases (``databases.py``), the comparison of tables with their changelogs
-(``consistency.py``), the end of a replay (``replay_end.py``) and the spans (``spans.py``).
+(``consistency.py``), the end of a replay (``replay_end.py``), the spans (``spans.py``), and the retries
+after a table's failure (``table_failures.py``).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from faust_assigner.app.recovery.consistency import COMPARE_S, Consistency
 from faust_assigner.app.recovery.databases import TableDatabases
 from faust_assigner.app.recovery.replay_end import ReplayEnd
 from faust_assigner.app.recovery.spans import RecoverySpans
+from faust_assigner.app.recovery.table_failures import TableFailures
 from faust_assigner.app.recovery.unreadable import unreadable_of
-from faust_assigner.app.retry import RateLimitedLog, pause_s
+from faust_assigner.app.retry import RateLimitedLog
 from faust_assigner.app.tables import memory_rows
 from faust_assigner.app.tables import windowed_tables as windows
-from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.disk import offset_or_minus_one
 from faust_assigner.app.tables.storage_errors import is_storage_error
 
@@ -44,10 +45,6 @@ IDLE_S = 0.25
 #: Seconds between two writes of a standby's records to its database; a kill loses at most
 #: the records of this time.
 STANDBY_FLUSH_INTERVAL_S = 1.0
-#: Seconds without a failure after which the pause between two retries is short again.
-TRUSTED_AFTER_S = 60.0
-#: Seconds that agents get to finish their current events when a table fails.
-PATIENCE_S = 10.0
 
 
 class RecoveryLoop(Recovery):
@@ -62,14 +59,13 @@ class RecoveryLoop(Recovery):
         self.replays = 0
         #: Whether the loop waits for a recovery to begin.
         self.idle = False
-        self._tables_failed = asyncio.Event()
-        self._troubles, self._last_trouble = 0, 0.0
         self._said = RateLimitedLog()
         super().__init__(*args, **kwargs)
         self.databases = TableDatabases(self.app, self.tp_to_table)
         self.consistency = Consistency(self.app)
         self.unreadable = unreadable_of(self.app)
         self.spans = RecoverySpans(self.app)
+        self.failures = TableFailures(self)
         self._end = ReplayEnd(self.app, self.unreadable)
 
     def revoke(self, tp: TP) -> None:
@@ -273,47 +269,14 @@ class RecoveryLoop(Recovery):
         # After a failed write RocksDB accepts no write, and on a full disk other databases may fail
         # too.
         self.databases.doubt(self.tp_to_table)
-        overlay.hold(self.app)
-        if self._said.due("tables"):
-            logger.error(
-                "Table %s cannot be read or written; streams stop until the table works again: %r",
-                table,
-                error,
-            )
-        if self.app.should_stop:
-            return
-        if self.app.in_transaction:
-            # The open transactions are incomplete: end the process; the broker aborts them.
-            self.add_future(_raise(error))
-            return
-        consumer = self.app.consumer
-        consumer.stop_flow()
-        self.app.flow_control.suspend()
-        consumer.pause_partitions(consumer.assignment())
-        self.app.flow_control.clear()
-        self._tables_failed.set()
+        self.failures.stop_streams(table, error)
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _begin_again(self) -> None:
-        """Pause longer after each failure, then request a new recovery of this generation."""
-        while not self.should_stop:
-            if await self.wait_for_stopped(self._tables_failed):
-                return
-            self._tables_failed.clear()
-            if not self.in_recovery:
-                # As at a rebalance, let agents finish their events, so that these are not repeated.
-                await self.wait(self.app.consumer.wait_empty(), timeout=PATIENCE_S)
-            calm = monotonic() - self._last_trouble > TRUSTED_AFTER_S
-            self._troubles = 0 if calm else self._troubles + 1
-            await self.sleep(pause_s(self._troubles))
-            self._last_trouble = monotonic()
-            self.restart_recovery()
+        """Request a new recovery of this generation after each failure."""
+        await self.failures.repeat_recovery()
 
     def restart_recovery(self) -> None:
         """Recover this generation once more, unless the next generation is about to begin."""
         if not self.should_stop and not self.app.consumer.between_generations:
             self.signal_recovery_start.set()
-
-
-async def _raise(error: BaseException) -> None:
-    raise error

@@ -17,7 +17,7 @@ from faust.tables.recovery import ServiceStopped
 from faust.types import TP
 from mode.utils.queues import FlowControlEvent
 
-from faust_assigner.app.recovery import consistency, databases
+from faust_assigner.app.recovery import consistency, databases, table_failures
 from faust_assigner.app.recovery import loop as recovery_loop
 from faust_assigner.app.recovery.books import RoundBooks
 from faust_assigner.app.recovery.loop import RecoveryLoop
@@ -161,7 +161,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     """A recovery with active ``A`` and standby ``B``, of one table with files."""
     acts: list[Any] = []
     for module, names in (
-        (recovery_loop.overlay, ("resume", "hold")),
+        (table_failures.overlay, ("resume", "hold")),
         (recovery_loop.windows, ("restored", "revoked", "committed")),
     ):
         for name in names:
@@ -380,7 +380,7 @@ def test_nothing_more_is_written_once_a_write_has_failed(made: Recovery) -> None
     assert "other" not in made.acts
     assert made.buffers == {}
     assert made.databases.doubtful == {A, B}
-    assert made._tables_failed.is_set()
+    assert made.failures.failed.is_set()
     assert [act for act in made.acts if act != ("hold",)] == [
         "stop flow",
         "suspend",
@@ -408,18 +408,18 @@ async def test_a_table_that_fails_under_exactly_once_ends_the_worker(made: Recov
 async def troubled(made: Recovery, *at: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the recovery's pauses after failures at the given times."""
     times, pauses, now = list(at), list[float](), 0.0
-    monkeypatch.setattr(recovery_loop, "monotonic", lambda: now)
+    monkeypatch.setattr(table_failures, "monotonic", lambda: now)
 
     async def next_trouble(_: Any) -> bool:
         nonlocal now
         if not times:
             return True
         now = times.pop(0)
-        made._tables_failed.set()
+        made.failures.failed.set()
         return False
 
     async def sleep(seconds: float) -> None:
-        assert not made._tables_failed.is_set(), "a trouble meanwhile is another one"
+        assert not made.failures.failed.is_set(), "a trouble meanwhile is another one"
         pauses.append(seconds)
 
     made.wait_for_stopped, made.sleep = next_trouble, sleep  # type: ignore[method-assign]
@@ -701,14 +701,14 @@ async def test_a_worker_that_stops_notes_its_failed_tables_only(made: Recovery) 
     made.tables_failed("counts", OSError("gone"))
     assert made.acts == [("hold",)]
     assert made.databases.doubtful == {A, B}
-    assert not made._tables_failed.is_set()
+    assert not made.failures.failed.is_set()
 
 
 async def test_a_minute_without_a_failure_has_to_be_over(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pause resets only after more than a minute since the last failure."""
-    trust = recovery_loop.TRUSTED_AFTER_S
+    trust = table_failures.TRUSTED_AFTER_S
     pauses = await troubled(
         made, 500.0, 500.0 + trust, 500.0 + 2 * trust + 0.1, 1000.0, monkeypatch=monkeypatch
     )
@@ -727,7 +727,7 @@ async def test_the_events_under_way_get_ten_seconds(
 
     made.wait = wait  # type: ignore[method-assign]
     await troubled(made, 1.0, monkeypatch=monkeypatch)
-    assert waits == [recovery_loop.PATIENCE_S]
+    assert waits == [table_failures.PATIENCE_S]
     assert made.signal_recovery_start.is_set()
 
 
@@ -788,7 +788,7 @@ def test_a_new_recovery_waits_for_nothing_and_has_completed_none(made: Recovery)
     fresh = Recovery(made.app, made.tables)
     assert (fresh.waiting_for, fresh.completed_generation, fresh.idle) == (None, None, False)
     assert fresh.databases.doubtful == frozenset()
-    assert not fresh._tables_failed.is_set()
+    assert not fresh.failures.failed.is_set()
 
 
 async def test_what_failed_is_opened_anew_in_both_roles(made: Recovery) -> None:
