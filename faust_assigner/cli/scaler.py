@@ -91,7 +91,7 @@ def scaler(
             _show(group_id, asyncio.run(_recommend_once(where, settings)), as_json)
             return
         from faust_assigner.scaler.server import Listening, serve
-        from faust_assigner.settings.service import address
+        from faust_assigner.settings.service_kinds import address
 
         try:
             host, port = address(bind)

@@ -19,7 +19,8 @@ class _ServeCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return an option for each setting, and the command's other options."""
-        from faust_assigner.settings.service import OPTIONS, REPEATED, flag
+        from faust_assigner.settings.service import OPTIONS, flag
+        from faust_assigner.settings.service_kinds import REPEATED
 
         found: list[click.Parameter] = [
             click.Option(

@@ -18,13 +18,12 @@ import logging
 from collections.abc import Callable, Sequence
 
 from faust_assigner.concurrency.cancellation import is_cancelled
-from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
+from faust_assigner.service.epochs import Epochs
 from faust_assigner.service.errors import StoreError, StoreUnavailable
 from faust_assigner.service.heap import GrowthFreezer
 from faust_assigner.service.keys import Keys
-from faust_assigner.service.store.base import Event, KeyValue, Listing, Put, Store
-from faust_assigner.service.store.rewrite import rewritten
+from faust_assigner.service.store.base import Event, Listing, Store
 from faust_assigner.service.view import Change, View, differences
 
 logger = logging.getLogger(__name__)
@@ -37,12 +36,6 @@ NAMED = 10
 LARGE = 4_000
 #: After a listing the mirror requests no listing for this many times the listing's duration.
 REST = 20.0
-#: The margin by which the base of epochs is raised: a different instance may have seen later
-#: revisions.
-AHEAD = 1_000_000
-#: A consumer's epoch this many milliseconds ahead of the clock is ignored. Otherwise a hostile
-#: consumer could raise the epochs repeatedly, which interrupts all consumers.
-MOST_AHEAD = 10 * AHEAD
 
 
 class Mirror:
@@ -60,6 +53,7 @@ class Mirror:
         self._keys = keys
         self._clock = clock
         self._reconcile_s = reconcile_s
+        self.epochs = Epochs(self, store, keys)
         self._moved = asyncio.Event()
         self._times_restored = 0
         self._is_over = False
@@ -143,7 +137,7 @@ class Mirror:
                         self.revision,
                         listing.revision,
                     )
-                    await self._raise_epochs(self.dated)
+                    await self.epochs.raise_above(self.dated)
                     listing = await self._store.list(self._keys.prefix)
                     self._forget()
                     changed = differences(self.view.raw, listing)
@@ -185,56 +179,6 @@ class Mirror:
         return listing.revision < asked or any(
             event.kv is not None and event.kv.mod_revision <= self.revision for event in differences
         )
-
-    async def _raise_epochs(self, seen: int) -> int:
-        """Raise the base of epochs above ``seen``; return a revision that contains the base."""
-        return await self._put_base(seen, seen + AHEAD)
-
-    async def _put_base(self, least: int, base: int) -> int:
-        """Write ``base`` if the stored base is below ``least``; return a revision with the base.
-
-        A different instance may have raised the base already.
-        """
-
-        async def above(kv: KeyValue | None) -> Put | None:
-            known = codec.readable(codec.load_base, kv) or 0
-            return None if known >= least else Put(self._keys.epochs, codec.dump_base(base))
-
-        return await rewritten(self._store, self._keys.epochs, above)
-
-    async def begin_epochs(self, wall_s: float) -> None:
-        """Raise the base of epochs so that epochs are at least ``wall_s`` in milliseconds.
-
-        Called when a group's first consumer registers. The group may have used a different store
-        before, in memory or in etcd, with unrelated revisions.
-        """
-        await self._put_base(least := int(wall_s * 1000) - self.revision, least)
-
-    async def pass_epoch(self, epoch: int, wall_s: float) -> None:
-        """Raise the base of epochs above ``epoch``, which a consumer had, if epochs have fallen.
-
-        Call this method after the mirror has seen a write of this consumer: unless epochs have
-        fallen, the mirror has then seen every grant to the consumer. Epochs fall if the store has
-        lost all its data and the former base was ahead of the clock. An epoch far ahead of the
-        clock is a client's fault. Return when the copy has the raised base, before the next grants.
-        """
-        if epoch <= self.dated:
-            return
-        if epoch > wall_s * 1000 + MOST_AHEAD:
-            logger.warning(
-                "a consumer reports the epoch %d, far ahead of the clock; the epoch is ignored. If "
-                "sinks remember such epochs, set the key %s above them",
-                epoch,
-                self._keys.epochs,
-            )
-            return
-        logger.error(
-            "a consumer reports epoch %d, the store has only epoch %d: the store has lost its data; "
-            "raising the epochs of all consumers",
-            epoch,
-            self.dated,
-        )
-        await self.reached(await self._raise_epochs(epoch))
 
     def _forget(self) -> None:
         """Prepare for a restored store's listing: accept any revision, and end the old watch."""

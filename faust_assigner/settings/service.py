@@ -5,91 +5,26 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
-from ipaddress import IPv6Address
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.settings import schema
-from faust_assigner.settings.schema import (
-    SWITCH,
-    TEXT,
-    Kind,
-    Setting,
-    declared,
-    declared_in,
-    number,
-    one_of,
-    parse,
-    whole,
+from faust_assigner.settings.schema import SWITCH, TEXT, Setting, declared, declared_in, parse
+from faust_assigner.settings.service_kinds import (
+    ADDRESS,
+    COUNT,
+    COUNT_OR_ZERO,
+    FILE,
+    LEVEL,
+    LIST,
+    PREFIX,
+    SECONDS,
+    SECONDS_OR_ZERO,
+    TOPICS,
+    URLS,
+    WORD,
 )
-
-
-def address(said: Any) -> tuple[str, int]:
-    """Parse ``HOST:PORT``, with brackets around an IPv6 host. Raises ValueError, also for a URL."""
-    found = re.fullmatch(r"(\[)?([^\[\]/@\s]+)(?(1)\]):(\d{1,5})", str(said))
-    if found is None or int(found[3]) > 65_535:
-        raise ValueError(said)
-    host = found[2]
-    if ":" in host:
-        IPv6Address(host)
-    return host, int(found[3])
-
-
-def _list(said: Any) -> tuple[str, ...]:
-    words = said.split(",") if isinstance(said, str) else said
-    return tuple(word.strip() for word in words if word.strip())
-
-
-def _urls(said: Any) -> tuple[str, ...]:
-    found = _list(said)
-    for word in found:
-        scheme, slashes, rest = word.rpartition("://")
-        address(rest)
-        if slashes and scheme not in ("http", "https"):
-            raise ValueError(word)
-    return found
-
-
-def _topics(said: Any) -> tuple[tuple[str, int], ...]:
-    found: dict[str, int] = {}
-    for word in _list(said):
-        name, equals, count = word.partition("=")
-        if not equals or not name or name in found or not count.isdecimal() or int(count) < 1:
-            raise ValueError(word)
-        found[name] = int(count)
-    return tuple(found.items())
-
-
-def _file(said: Any) -> Path:
-    path = schema.FILE.parse(said)
-    if not path.is_file():
-        raise ValueError(said)
-    return path
-
-
-def _folder_of_keys(said: Any) -> str:
-    if not (said.startswith("/") and said.endswith("/")):
-        raise ValueError(said)
-    return str(said)
-
-
-ADDRESS: Final = Kind("HOST:PORT", address)
-LIST: Final = Kind("names, separated by commas", _list, "NAME,...")
-URLS: Final = Kind("URLs http(s)://HOST:PORT, separated by commas", _urls, "URL,...")
-TOPICS: Final = Kind("NAME=COUNT, each name once, separated by commas", _topics, "NAME=COUNT")
-FILE: Final = Kind("an existing file", _file, "FILE")
-LEVEL: Final = replace(one_of("debug", "info", "warning", "error"), metavar="LEVEL")
-WORD: Final = replace(TEXT, metavar="TEXT")
-_PREFIX: Final = Kind("a text that begins and ends with a slash", _folder_of_keys, "TEXT")
-_SECONDS: Final = replace(number("seconds above 0"), metavar="SECONDS")
-_OR_ZERO: Final = replace(number("0 or more seconds", least=0.0), metavar="SECONDS")
-_ONE: Final = replace(whole("a whole number above 0", least=1), metavar="COUNT")
-_REPLICAS: Final = replace(whole("0 or more", least=0), metavar="COUNT")
-#: The kinds of settings that are lists, so that their flags may be repeated.
-REPEATED: Final = (LIST, URLS, TOPICS)
 
 
 def _environment(name: str) -> str:
@@ -131,12 +66,12 @@ class ServerSettings:
         shown="none",
     )
     max_calls: int = declared(
-        _ONE,
+        COUNT,
         20_000,
         "the maximum number of concurrent streams and calls; further calls are refused",
     )
     max_connection_age_s: float = declared(
-        _OR_ZERO,
+        SECONDS_OR_ZERO,
         1800.0,
         "the age at which a connection is closed, so that load balancers distribute the consumers "
         "again; with 0 no connection is closed by age",
@@ -208,48 +143,50 @@ class ServerSettings:
 class ServiceSettings:
     """The settings of one group in the service. Raises ConfigError for a wrong value."""
 
-    prefix: str = declared(_PREFIX, "/kafka-assigner/", "the prefix of all keys in etcd")
+    prefix: str = declared(PREFIX, "/kafka-assigner/", "the prefix of all keys in etcd")
     consumer_ttl_s: float = declared(
-        _SECONDS, 30.0, "the lease of a consumer: a silent consumer is removed after this time"
+        SECONDS, 30.0, "the lease of a consumer: a silent consumer is removed after this time"
     )
     consumer_keepalive_s: float = declared(
-        _SECONDS, 5.0, "the interval at which a consumer's lease is renewed"
+        SECONDS, 5.0, "the interval at which a consumer's lease is renewed"
     )
     leader_ttl_s: float = declared(
-        _SECONDS, 15.0, "the lease of the leader: a silent leader is replaced after this time"
+        SECONDS, 15.0, "the lease of the leader: a silent leader is replaced after this time"
     )
     leader_keepalive_s: float = declared(
-        _SECONDS, 5.0, "the interval at which the leader's lease is renewed"
+        SECONDS, 5.0, "the interval at which the leader's lease is renewed"
     )
     election_retry_s: float = declared(
-        _SECONDS, 5.0, "the interval at which a follower tries to become the leader"
+        SECONDS, 5.0, "the interval at which a follower tries to become the leader"
     )
     debounce_s: float = declared(
-        _OR_ZERO, 1.0, "the time for which the leader collects joins and leaves before a rebalance"
+        SECONDS_OR_ZERO,
+        1.0,
+        "the time for which the leader collects joins and leaves before a rebalance",
     )
     handoff_timeout_s: float = declared(
-        _SECONDS, 300.0, "the time limit of a hand-off, which then ends without a move"
+        SECONDS, 300.0, "the time limit of a hand-off, which then ends without a move"
     )
     release_timeout_s: float = declared(
-        _SECONDS,
+        SECONDS,
         60.0,
         "the time limit of a release; with `--strict` the old owner is expelled afterwards",
     )
     cooldown_s: float = declared(
-        _OR_ZERO,
+        SECONDS_OR_ZERO,
         60.0,
         "the time for which the leader does not ask a consumer again to warm a partition "
         "that it could not warm",
     )
     rebalance_delay_s: float = declared(
-        _OR_ZERO,
+        SECONDS_OR_ZERO,
         30.0,
         "after an outage of all consumers: the time for which returned consumers wait for missing consumers",
     )
     #: Seconds between two comparisons of an instance's copy with the store. This is not an option.
     reconcile_s: float = 5.0
     topic_refresh_s: float = declared(
-        _SECONDS, 30.0, "the interval at which the leader reads the partition counts from Kafka"
+        SECONDS, 30.0, "the interval at which the leader reads the partition counts from Kafka"
     )
     strict: bool = declared(
         SWITCH,
@@ -257,16 +194,18 @@ class ServiceSettings:
         "whether the old owner stops before the new owner starts; `--no-strict` allows two owners at a time",
     )
     max_handoffs: int = declared(
-        _ONE, 256, "the maximum number of concurrent hand-offs in the group"
+        COUNT, 256, "the maximum number of concurrent hand-offs in the group"
     )
     max_handoffs_per_consumer: int = declared(
-        _ONE, 16, "the maximum number of concurrent hand-offs to one new owner"
+        COUNT, 16, "the maximum number of concurrent hand-offs to one new owner"
     )
     replicas: int = declared(
-        _REPLICAS, 0, "the number of standbys of each partition, on consumers that keep replicas"
+        COUNT_OR_ZERO,
+        0,
+        "the number of standbys of each partition, on consumers that keep replicas",
     )
     channel: int = declared(
-        _ONE,
+        COUNT,
         1024,
         "the maximum length of a consumer's command queue; a longer queue is replaced by a full "
         "assignment",

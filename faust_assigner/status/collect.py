@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import KafkaError
 from yarl import URL
 
-from faust_assigner.clients.group_views import CONSUMER_TYPE, as_ranges
+from faust_assigner.clients.group_views import CONSUMER_TYPE
 from faust_assigner.clients.groups import (
     GroupNotFound,
     NoBrokerAnswers,
@@ -24,6 +23,7 @@ from faust_assigner.clients.groups import (
 from faust_assigner.errors import FaustAssignerError, TryAgain
 from faust_assigner.settings.places import allowed
 from faust_assigner.status.described import DescribedGroup, decode_group, replaced_urls
+from faust_assigner.status.end_offsets import EndOffsets
 from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.ledgers import LEDGER_PAGES, read_ledgers
 from faust_assigner.status.report import NOT_ASKED
@@ -73,9 +73,7 @@ class Looks:
         self._where, self._clock = where, clock
         self._urls: dict[str, str] = {}
         self._client: AIOKafkaClient | None = None
-        self._consumer: AIOKafkaConsumer | None = None
-        #: The partitions without a leader at the last request for end offsets.
-        self._leaderless: frozenset[Place] = frozenset()
+        self._ends = EndOffsets(where.connection, deadline_s=max(where.deadline_s, 1.0) * 2)
 
     async def __aenter__(self) -> Looks:
         # All workers' hosts are resolved concurrently; threads are created on demand.
@@ -90,9 +88,8 @@ class Looks:
         """Close the connections."""
         if self._client is not None:
             await self._client.close()
-        if self._consumer is not None:
-            await self._consumer.stop()
-        self._client = self._consumer = None
+            self._client = None
+        await self._ends.close()
 
     async def look(self) -> Evidence:
         """Collect the current data of the group.
@@ -107,16 +104,16 @@ class Looks:
         if group.is_settled:
             wanted = {*self._where.workers, *(m.url for m in group.members if m.url)}
             heard, (ends, problems) = await asyncio.gather(
-                self._ask(group, wanted | replaced_urls(group)), self._ends(_topics(evidence))
+                self._ask(group, wanted | replaced_urls(group)), self._ends.of(_topics(evidence))
             )
             # A replaced process should have ended, so its silence is not reported.
             shown = {u: one for u, one in heard.items() if u in wanted or one.status is not None}
             evidence = replace(evidence, heard=shown)
         else:
             evidence = await self._search(evidence)
-            ends, problems = await self._ends(_topics(evidence))
+            ends, problems = await self._ends.of(_topics(evidence))
         self._remember(evidence)
-        return replace(evidence, ends=ends, leaderless=self._leaderless, problems=problems)
+        return replace(evidence, ends=ends, leaderless=self._ends.leaderless, problems=problems)
 
     async def rounds(self, evidence: Evidence) -> tuple[RoundTold, ...]:
         """Return the last rounds from the workers that answered."""
@@ -223,53 +220,6 @@ class Looks:
                 self._urls[heard.status.member_id] = url
         present = {member.member_id for member in evidence.group.members}
         self._urls = {m: url for m, url in self._urls.items() if m in present}
-
-    # -- the brokers
-
-    async def _ends(self, topics: frozenset[str]) -> tuple[dict[Place, int], tuple[str, ...]]:
-        """Return the end offsets, and a sentence with the reason why some or all are unknown."""
-        deadline_s = max(self._where.deadline_s, 1.0) * 2
-        self._leaderless = frozenset()
-        try:
-            async with asyncio.timeout(deadline_s):
-                ends = await self._end_offsets(topics)
-        except (TimeoutError, KafkaError) as error:
-            reason = f"no answer within {deadline_s:g} s" if not str(error) else str(error)
-            said = f"Lags are unknown: the brokers did not return end offsets ({reason})"
-            return {}, (said,)
-        if not self._leaderless:
-            return ends, ()
-        places = "; ".join(as_ranges(self._leaderless))
-        return ends, (f"Lags are unknown of partitions without a leader: {places}",)
-
-    async def _end_offsets(self, topics: frozenset[str]) -> dict[Place, int]:
-        if not topics:
-            return {}
-        if self._consumer is None:
-            self._consumer = await _started(AIOKafkaConsumer(**self._where.connection))
-        # Only existing topics are queried: a deleted topic would use up the time limit.
-        cluster = await self._consumer._client.fetch_all_metadata()
-        found, led = (
-            {(topic, number) for topic in topics for number in numbers_of(topic) or ()}
-            for numbers_of in (
-                cluster.partitions_for_topic,
-                cluster.available_partitions_for_topic,
-            )
-        )
-        # The request would wait until each of its partitions has a leader.
-        self._leaderless = frozenset(found - led)
-        wanted = [TopicPartition(topic, number) for topic, number in sorted(led)]
-        ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(wanted)
-        return {(tp.topic, tp.partition): end for tp, end in ends.items()}
-
-
-async def _started(consumer: AIOKafkaConsumer) -> AIOKafkaConsumer:
-    try:
-        await consumer.start()
-    except BaseException:
-        await consumer.stop()
-        raise
-    return consumer
 
 
 def _check(group: DescribedGroup) -> None:

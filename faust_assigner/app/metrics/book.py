@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from faust_assigner.app.metrics.figures import FIGURES, HISTOGRAM
+from faust_assigner.app.metrics.figure import HISTOGRAM
+from faust_assigner.app.metrics.figures import FIGURES
 
 #: Values of a figure's labels -> its value.
 Series: TypeAlias = Mapping[tuple[str, ...], float]

@@ -19,7 +19,8 @@ from faust.sensors.monitor import Monitor
 from mode import get_logger
 
 from faust_assigner.app.metrics.book import Book, Snapshot, Spread
-from faust_assigner.app.metrics.figures import BY_NAME, COUNTER, FIGURES, HISTOGRAM, PREFIX, Figure
+from faust_assigner.app.metrics.figure import COUNTER, HISTOGRAM, PREFIX, Figure
+from faust_assigner.app.metrics.figures import BY_NAME, FIGURES
 
 if TYPE_CHECKING:
     from faust.types.app import AppT

@@ -8,13 +8,18 @@ values of its labels. The series of a partition are removed when the worker give
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from faust_assigner.app.metrics.figure import (
+    COUNTER,
+    GAUGE,
+    HISTOGRAM,
+    Figure,
+    counter,
+    gauge,
+    gauge_or_absent,
+)
 from faust_assigner.wire.worker_status import REASONS
-
-PREFIX: Final = "faust_assigner_"
-GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
 #: Causes of a round; SEVERAL stands for more than one cause.
 SEVERAL: Final = "several"
@@ -27,77 +32,32 @@ PLAN_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 TP_LABELS: Final = ("topic", "partition")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """One metric. ``name`` is without prefix and without ``_total``.
-
-    ``starts`` are the label values whose series exist from the start, with 0. A gauge that is absent until it
-    has a value has no ``starts``. Only the leader knows ``leader_only`` figures: counters of its decisions,
-    and gauges that are removed when the leader changes.
-    """
-
-    name: str
-    kind: str
-    unit: str
-    meaning: str
-    labels: tuple[str, ...] = ()
-    starts: tuple[tuple[str, ...], ...] = ((),)
-    leader_only: bool = False
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def exported(self) -> str:
-        """The name in Prometheus."""
-        return PREFIX + self.name + ("_total" if self.kind == COUNTER else "")
-
-
-def _gauge(name: str, unit: str, meaning: str, *, labels: tuple[str, ...] = ()) -> Figure:
-    return Figure(
-        name=name,
-        kind=GAUGE,
-        unit=unit,
-        meaning=meaning,
-        labels=labels,
-        starts=() if labels else ((),),
-    )
-
-
-def _maybe(name: str, unit: str, meaning: str, *, leader_only: bool = False) -> Figure:
-    return Figure(
-        name=name, kind=GAUGE, unit=unit, meaning=meaning, starts=(), leader_only=leader_only
-    )
-
-
-def _counter(name: str, meaning: str, *, unit: str = "", leader_only: bool = False) -> Figure:
-    return Figure(name=name, kind=COUNTER, unit=unit, meaning=meaning, leader_only=leader_only)
-
-
 _COPIES = (
-    _gauge("owned_partitions", "partitions", "the number of partitions that this worker owns"),
-    _gauge(
+    gauge("owned_partitions", "partitions", "the number of partitions that this worker owns"),
+    gauge(
         "standby_partitions",
         "partitions",
         "the number of changelog partitions of which this worker keeps a copy",
     ),
-    _gauge(
+    gauge(
         "warmup_partitions",
         "partitions",
         "the number of copies whose task moves to this worker in a follow-up round after they have caught up",
     ),
-    _gauge(
+    gauge(
         "owned_changelog_partition",
         "",
         "1 for each changelog partition that this worker owns",
         labels=TP_LABELS,
     ),
-    _gauge(
+    gauge(
         "standby_lag_records",
         "records",
         "the number of offsets that a copy lacks, from the broker's end offsets of the last seconds; a "
         "warm-up counts as a copy",
         labels=TP_LABELS,
     ),
-    _gauge(
+    gauge(
         "standby_lag_seconds",
         "seconds",
         "the age of the oldest record that a copy lacks; for a copy that never caught up, the "
@@ -114,37 +74,37 @@ _STANDING = (
         labels=("reason",),
         starts=tuple((reason,) for reason in REASONS),
     ),
-    _gauge(
+    gauge(
         "standing_seconds",
         "seconds",
         "the time for which a source partition has not been processed for this reason",
         labels=(*TP_LABELS, "reason"),
     ),
-    _gauge("ready", "", "1 while /assignor/ready answers 200, otherwise 0"),
-    _counter(
+    gauge("ready", "", "1 while /assignor/ready answers 200, otherwise 0"),
+    counter(
         "fences",
         "the number of memberships that ended because the group did not know this worker any longer",
     ),
-    _maybe(
+    gauge_or_absent(
         "group_silent_seconds",
         "seconds",
         "the time since this worker sent the last answered heartbeat",
     ),
-    _gauge(
+    gauge(
         "unreadable_partitions",
         "partitions",
         "the number of partitions whose records cannot be read now",
     ),
-    _counter(
+    counter(
         "unreadable_fetches",
         "the number of attempts to read a partition whose records cannot be read",
     ),
-    _counter(
+    counter(
         "unreadable_records", "the number of changelog records that did not decode and were skipped"
     ),
 )
 _ROUNDS = (
-    _counter("rounds", "the number of rebalances that this worker joined"),
+    counter("rounds", "the number of rebalances that this worker joined"),
     Figure(
         name="round_answer_seconds",
         kind=HISTOGRAM,
@@ -160,12 +120,12 @@ _ROUNDS = (
         meaning="the time from the start of a rebalance until all owned partitions were restored",
         buckets=ROUND_BUCKETS,
     ),
-    _maybe("round_age_seconds", "seconds", "the age of the rebalance in progress"),
-    _maybe("commit_age_seconds", "seconds", "the age of the oldest commit in progress"),
-    _maybe(
+    gauge_or_absent("round_age_seconds", "seconds", "the age of the rebalance in progress"),
+    gauge_or_absent("commit_age_seconds", "seconds", "the age of the oldest commit in progress"),
+    gauge_or_absent(
         "revocation_age_seconds", "seconds", "the age of the revocation or hand-over in progress"
     ),
-    _counter(
+    counter(
         "follow_ups",
         "the number of rounds that this worker requested, to move tasks to copies that have caught up",
     ),
@@ -186,47 +146,51 @@ _ROUNDS = (
         buckets=PLAN_BUCKETS,
         leader_only=True,
     ),
-    _counter("moves", "the number of tasks whose owner changed", leader_only=True),
-    _counter(
+    counter("moves", "the number of tasks whose owner changed", leader_only=True),
+    counter(
         "cold_moves",
         "the number of stateful tasks given to a member without their state",
         leader_only=True,
     ),
 )
 _RESTORES = (
-    _gauge(
+    gauge(
         "restore_remaining_records",
         "records",
         "the number of changelog records that remain to be restored, including the records of standbys and "
         "warm-ups",
     ),
-    _maybe(
+    gauge_or_absent(
         "restore_remaining_seconds",
         "seconds",
         "the time until these records are restored, at the rate of the last ten seconds; absent "
         "without progress",
     ),
-    _counter("restored_records", "the number of restored changelog records", unit="records"),
-    _counter(
+    counter("restored_records", "the number of restored changelog records", unit="records"),
+    counter(
         "corrupt_folders",
         "the number of corrupt table folders, which the worker renamed",
         unit="folders",
     ),
-    _maybe("disk_free_bytes", "bytes", "the free bytes of the tables' file system"),
-    _maybe("disk_size_bytes", "bytes", "the size of the tables' file system"),
+    gauge_or_absent("disk_free_bytes", "bytes", "the free bytes of the tables' file system"),
+    gauge_or_absent("disk_size_bytes", "bytes", "the size of the tables' file system"),
 )
 _LEADERS = (
-    _gauge("leads", "", "1 on the member that decided the group's last round"),
-    _maybe("members", "members", "the number of members of the last round", leader_only=True),
-    _maybe("tasks", "tasks", "the number of tasks of the last round", leader_only=True),
-    _maybe(
+    gauge("leads", "", "1 on the member that decided the group's last round"),
+    gauge_or_absent(
+        "members", "members", "the number of members of the last round", leader_only=True
+    ),
+    gauge_or_absent("tasks", "tasks", "the number of tasks of the last round", leader_only=True),
+    gauge_or_absent(
         "off_target_tasks",
         "tasks",
         "the number of tasks that are not yet at their target",
         leader_only=True,
     ),
-    _maybe("warming_tasks", "tasks", "the number of tasks with a warm-up", leader_only=True),
-    _maybe(
+    gauge_or_absent(
+        "warming_tasks", "tasks", "the number of tasks with a warm-up", leader_only=True
+    ),
+    gauge_or_absent(
         "uncovered_tasks",
         "tasks",
         "the number of stateful tasks without a caught-up copy on another member, by the members' reports of "
@@ -237,65 +201,65 @@ _LEADERS = (
 
 #: Key in ``PartitionAssignor.counters`` -> its figure; a round's log lines report the same counts.
 COUNTED: Final = {
-    "refused_members": _counter(
+    "refused_members": counter(
         "refused_members", "the number of members whose claims were refused", leader_only=True
     ),
-    "disbelieved_positions": _counter(
+    "disbelieved_positions": counter(
         "disbelieved_positions",
         "the number of copies whose reported position is beyond the end of their changelog; such a "
         "copy counts as empty",
         leader_only=True,
     ),
-    "fallbacks": _counter(
+    "fallbacks": counter(
         "fallbacks",
         "the number of rounds in which the planner failed; partitions were assigned without regard to their "
         "former owners",
         leader_only=True,
     ),
-    "missing_topics": _counter(
+    "missing_topics": counter(
         "missing_topics", "the number of subscribed topics without partitions", leader_only=True
     ),
-    "shrunk_topics": _counter(
+    "shrunk_topics": counter(
         "shrunk_topics",
         "the number of topics with fewer partitions than members claim",
         leader_only=True,
     ),
-    "duplicate_urls": _counter(
+    "duplicate_urls": counter(
         "duplicate_urls", "the number of URLs that several members reported", leader_only=True
     ),
-    "unknown_tables": _counter(
+    "unknown_tables": counter(
         "unknown_tables",
         "the number of changelogs that the leader's app does not declare",
         leader_only=True,
     ),
-    "directories_left_out": _counter(
+    "directories_left_out": counter(
         "directories_left_out",
         "the number of rounds whose directory of owners was too large for the group's record",
         leader_only=True,
     ),
-    "weights_failures": _counter(
+    "weights_failures": counter(
         "weights_failures",
         "the number of rounds without weights because the weights could not be read",
         leader_only=True,
     ),
     "follow_ups": next(figure for figure in _ROUNDS if figure.name == "follow_ups"),
     "unreadable_partitions": next(f for f in _STANDING if f.name == "unreadable_fetches"),
-    "unreadable_answers": _counter(
+    "unreadable_answers": counter(
         "unreadable_answers", "the number of leader's answers that this worker could not decode"
     ),
-    "foreign_urls": _counter(
+    "foreign_urls": counter(
         "foreign_urls", "the number of leader's answers with a wrong URL for this worker"
     ),
-    "metadata_failures": _counter(
+    "metadata_failures": counter(
         "metadata_failures", "the number of joins without claims because they could not be encoded"
     ),
-    "memory_failures": _counter(
+    "memory_failures": counter(
         "memory_failures", "the number of failed writes of the list of owned partitions to disk"
     ),
-    "memories_ignored": _counter(
+    "memories_ignored": counter(
         "memories_ignored", "the number of failed reads of the list of owned partitions from disk"
     ),
-    "sensor_failures": _counter("sensor_failures", "the number of failed calls of a Faust sensor"),
+    "sensor_failures": counter("sensor_failures", "the number of failed calls of a Faust sensor"),
 }
 
 FIGURES: Final = (
@@ -305,6 +269,6 @@ FIGURES: Final = (
     *_RESTORES,
     *_LEADERS,
     *(f for f in COUNTED.values() if f not in _ROUNDS + _STANDING),
-    _gauge("info", "", "1, with the version of this package", labels=("version",)),
+    gauge("info", "", "1, with the version of this package", labels=("version",)),
 )
 BY_NAME: Final = {figure.name: figure for figure in FIGURES}

@@ -17,7 +17,8 @@ from faust_assigner.app.metrics import exporters, readings
 from faust_assigner.app.metrics.book import Book, Series, Snapshot
 from faust_assigner.app.metrics.copies import Copies
 from faust_assigner.app.metrics.document import peers_of, status_of
-from faust_assigner.app.metrics.figures import BY_NAME, COUNTER, SEVERAL
+from faust_assigner.app.metrics.figure import COUNTER
+from faust_assigner.app.metrics.figures import BY_NAME, SEVERAL
 from faust_assigner.app.metrics.probes import Restores, ready_problems
 from faust_assigner.app.metrics.recent_rounds import RecentRounds
 from faust_assigner.app.metrics.stalled import StalledPartitions

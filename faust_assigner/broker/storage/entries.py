@@ -8,7 +8,10 @@ sort by number.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from faust_assigner.broker.storage.records import Batch
 
 #: last offset delta, size, max timestamp, append time, producer id, producer epoch, base sequence
 ENTRY: Final = struct.Struct(">iqqqqhi")
@@ -42,6 +45,19 @@ class Entry(NamedTuple):
     base_sequence: int
     follows: int = NONE
     horizon_ms: int = NONE
+
+    @classmethod
+    def of(cls, batch: Batch, appended_ms: int) -> Entry:
+        """Return the entry of a new batch."""
+        return cls(
+            batch.last_delta,
+            batch.size,
+            batch.max_timestamp,
+            appended_ms,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+        )
 
     def pack(self) -> bytes:
         """Encode the value: 42 bytes, or 58 if compaction changed the batch."""

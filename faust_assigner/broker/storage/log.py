@@ -12,7 +12,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.batch_index import BatchIndex
@@ -34,19 +34,12 @@ from faust_assigner.broker.storage.store import Range, Store, StoreFailed
 from faust_assigner.broker.storage.transactions import (
     ABORTED,
     Aborted,
+    Ending,
     TransactionIndex,
     marker_batch,
 )
 
 LEADER_EPOCH: Final = 0  # this broker is the leader for the whole life of a log
-
-
-class Ending(NamedTuple):
-    """The writes that end a transaction in one partition, and a function to call after them."""
-
-    puts: tuple[Pair, ...]
-    deletes: tuple[bytes, ...]
-    stored: Callable[[], None]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -193,18 +186,9 @@ class PartitionLog:
 
     def _places(self, batch: Batch, data: bytes, base: int, now_ms: int) -> tuple[Pair, ...]:
         """Return the writes of a batch and its index entry at offset ``base``."""
-        entry = Entry(
-            batch.last_delta,
-            batch.size,
-            batch.max_timestamp,
-            now_ms,
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-        )
         return (
             (self.batch_key(base), records.place(data, base, LEADER_EPOCH)),
-            (self.index_key(base), entry.pack()),
+            (self.index_key(base), Entry.of(batch, now_ms).pack()),
         )
 
     def end_transaction(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from faust_assigner.broker.storage.entries import Pair
 from faust_assigner.broker.storage.records import (
     CONTROL,
     CRC_FROM,
@@ -29,6 +30,14 @@ NO_SEQUENCE: Final = -1
 #: version and a type. The value is a version and the coordinator epoch, which is always 0 in this broker.
 RECORD: Final = struct.Struct(">bbbbbhhbhib")
 ABORT_TYPE, COMMIT_TYPE = 0, 1
+
+
+class Ending(NamedTuple):
+    """The writes that end a transaction in one partition, and a function to call after them."""
+
+    puts: tuple[Pair, ...]
+    deletes: tuple[bytes, ...]
+    stored: Callable[[], None]
 
 
 class Aborted(NamedTuple):

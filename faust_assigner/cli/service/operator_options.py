@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from faust_assigner.cli.failure import reported_errors
-from faust_assigner.settings.service import AT, TOKEN, address
+from faust_assigner.settings.service import AT, TOKEN
+from faust_assigner.settings.service_kinds import address
 
 if TYPE_CHECKING:
     from faust_assigner.service.client.channel import Access

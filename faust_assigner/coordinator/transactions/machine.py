@@ -199,16 +199,10 @@ def _end(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
     return _ended(known, now_ms, epoch=known.epoch, last=known.last_epoch, commits=event.commits)
 
 
-def _end_when_committed(
-    known: Transaction, event: EndTransaction | EndAndBump, now_ms: int
-) -> Decision:
-    return _DONE if event.commits else Decision(Code.INVALID_TXN_STATE)
-
-
-def _end_when_aborted(
-    known: Transaction, event: EndTransaction | EndAndBump, now_ms: int
-) -> Decision:
-    return Decision(Code.INVALID_TXN_STATE) if event.commits else _DONE
+def _end_again(known: Transaction, event: EndTransaction | EndAndBump, now_ms: int) -> Decision:
+    """Accept the end that the transaction already has; refuse the opposite end."""
+    is_same = event.commits == (known.state is State.COMPLETE_COMMIT)
+    return _DONE if is_same else Decision(Code.INVALID_TXN_STATE)
 
 
 def _end_when_empty(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
@@ -243,15 +237,9 @@ def _abort_nothing(known: Transaction, event: EndAndBump, now_ms: int) -> Decisi
     return _end_and_bump(known, event, now_ms)
 
 
-def _repeat_commit(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
+def _repeat(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
     if _is_repeated(known, event):
-        return _end_when_committed(known, event, now_ms)
-    return _abort_nothing(known, event, now_ms)
-
-
-def _repeat_abort(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
-    if _is_repeated(known, event):
-        return _end_when_aborted(known, event, now_ms)
+        return _end_again(known, event, now_ms)
     return _abort_nothing(known, event, now_ms)
 
 
@@ -293,10 +281,10 @@ _ROWS: Final[Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]]] = {
     AddGroup:            (_add_group, _add_group, _add_group, _add_group),
     WriteRecords:        (_not_open, _write_records, _not_open, _not_open),
     WriteOffsets:        (_not_open, _write_offsets, _not_open, _not_open),
-    EndTransaction:      (_end_when_empty, _end, _end_when_committed, _end_when_aborted),
+    EndTransaction:      (_end_when_empty, _end, _end_again, _end_again),
     AddAndWriteRecords:  (_add_place, _add_place, _add_place, _add_place),
     AddAndWriteOffsets:  (_add_group, _add_group, _add_group, _add_group),
-    EndAndBump:          (_abort_nothing, _end_and_bump, _repeat_commit, _repeat_abort),
+    EndAndBump:          (_abort_nothing, _end_and_bump, _repeat, _repeat),
     TransactionTimedOut: (_ignore_timeout, _abort_timed_out, _ignore_timeout, _ignore_timeout),
 }
 # fmt: on

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError, KafkaTimeoutError
-from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.service.client.client import AssignerClient
 from faust_assigner.service.client.commands import (
@@ -30,7 +28,8 @@ from faust_assigner.service.client.commands import (
     Warm,
 )
 from faust_assigner.service.client.handlers import call_app, end
-from faust_assigner.service.client.worker import GrantOutdated, NotBegun, Worker
+from faust_assigner.service.client.offsets import first_offset, kafka_partition, with_epoch
+from faust_assigner.service.client.worker import NotBegun, Worker
 from faust_assigner.service.handoff import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,6 @@ RETRY_S: Final = 5.0
 T = TypeVar("T")
 #: aiokafka's errors if no broker answers; it does not mark them as retriable.
 _UNANSWERED: Final = (KafkaError, KafkaTimeoutError)
-_EPOCH: Final = re.compile(r"epoch=(\d+)")
 
 
 class Work(Protocol):
@@ -163,7 +161,7 @@ class Partitions:
         await owned.stop()
         if owned.fetched is not None:
             owned.fetched = None  # no more fetches for this partition
-            self._consumer.pause(_kafka(owned.grant.partition))
+            self._consumer.pause(kafka_partition(owned.grant.partition))
 
     async def begin(self, owned: Worker) -> None:
         """Open the partition, find its start offset, and resume its fetches."""
@@ -171,21 +169,21 @@ class Partitions:
         await _answered(owned, lambda: self._cover(partition))
         start = await call_app(self._work.open(owned.grant))
         if start is None:
-            start = await _answered(owned, lambda: self._start_of(owned.grant))
+            start = await _answered(owned, lambda: first_offset(self._consumer, owned.grant))
         owned.next_offset = owned.fetched = start
-        self._consumer.seek(_kafka(partition), start)
-        self._consumer.resume(_kafka(partition))
+        self._consumer.seek(kafka_partition(partition), start)
+        self._consumer.resume(kafka_partition(partition))
 
     async def _cover(self, partition: TopicPartition) -> None:
         """Assign the partition, with its whole topic, to the aiokafka consumer if necessary."""
         async with self._covering:
-            if _kafka(partition) in self._consumer.assignment():
+            if kafka_partition(partition) in self._consumer.assignment():
                 return
             # aiokafka itself knows only the partitions of topics that are assigned already.
             cluster = await self._consumer._client.fetch_all_metadata()
             # Wait for an answer of the group's coordinator: an assignment while aiokafka looks for the
             # coordinator ends its consumer.
-            await self._consumer.committed(_kafka(partition))
+            await self._consumer.committed(kafka_partition(partition))
             numbers = cluster.partitions_for_topic(partition.topic) or set()
             known = self._consumer.assignment() | {
                 KafkaPartition(partition.topic, n) for n in {*numbers, partition.partition}
@@ -198,34 +196,8 @@ class Partitions:
                 self._consumer.seek(one, 0)
             for running in self._owned.values():
                 if running.fetched is not None:
-                    self._consumer.seek(_kafka(running.grant.partition), running.fetched)
-                    self._consumer.resume(_kafka(running.grant.partition))
-
-    async def _start_of(self, grant: Grant) -> int:
-        """Return the offset of the first record to process, if the app names none."""
-        found = await self._left_at(grant)
-        if found is not None:
-            return found
-        partition = _kafka(grant.partition)
-        return int((await self._consumer.beginning_offsets([partition]))[partition])
-
-    async def _left_at(self, grant: Grant) -> int | None:
-        """Return this grant's last commit, else the previous owner's final or committed offset.
-
-        A grant outlives the process and the session that first received it: later commits of the
-        same grant are ahead of ``start_offset``. Raises GrantOutdated.
-        """
-        found = await self._consumer._coordinator.fetch_committed_offsets([_kafka(grant.partition)])
-        said = found.get(_kafka(grant.partition))
-        if said is None or said.offset < 0:
-            return grant.start_offset
-        epoch = _EPOCH.search(said.metadata or "")
-        if epoch is not None and int(epoch[1]) > grant.epoch:
-            raise GrantOutdated(
-                f"{grant.partition}: epoch {epoch[1]} has committed, this is {grant.epoch}"
-            )
-        is_own = epoch is not None and int(epoch[1]) == grant.epoch
-        return int(said.offset) if is_own or grant.start_offset is None else grant.start_offset
+                    self._consumer.seek(kafka_partition(running.grant.partition), running.fetched)
+                    self._consumer.resume(kafka_partition(running.grant.partition))
 
     async def commit(self, owned: Worker) -> None:
         """Commit the next offset if it has changed and this consumer may work on the partition."""
@@ -235,7 +207,7 @@ class Partitions:
         try:
             async with asyncio.timeout(ANSWER_S):
                 await self._consumer.commit(
-                    {_kafka(partition): OffsetAndMetadata(offset, f"epoch={owned.grant.epoch}")}
+                    {kafka_partition(partition): with_epoch(offset, owned.grant.epoch)}
                 )
         except (KafkaError, TimeoutError) as error:
             log.warning(
@@ -260,10 +232,8 @@ class Partitions:
         """Fetch records for all owned partitions, forever."""
         while True:
             self._hold_back()
-            for kafka_partition, records in (
-                await self._consumer.getmany(timeout_ms=POLL_MS)
-            ).items():
-                if (owned := self._owned.get(TopicPartition(*kafka_partition))) is not None:
+            for place, records in (await self._consumer.getmany(timeout_ms=POLL_MS)).items():
+                if (owned := self._owned.get(TopicPartition(*place))) is not None:
                     owned.take(records)
 
     def _hold_back(self) -> None:
@@ -272,10 +242,10 @@ class Partitions:
         for partition, owned in self._owned.items():
             if owned.fetched is None:
                 continue
-            if owned.is_full and _kafka(partition) not in paused:
-                self._consumer.pause(_kafka(partition))
-            elif not owned.is_full and _kafka(partition) in paused:
-                self._consumer.resume(_kafka(partition))
+            if owned.is_full and kafka_partition(partition) not in paused:
+                self._consumer.pause(kafka_partition(partition))
+            elif not owned.is_full and kafka_partition(partition) in paused:
+                self._consumer.resume(kafka_partition(partition))
 
 
 async def _answered(owned: Worker, ask: Callable[[], Awaitable[T]]) -> T:
@@ -302,7 +272,3 @@ async def _answered(owned: Worker, ask: Callable[[], Awaitable[T]]) -> T:
         )
         if await owned.stops_within(RETRY_S):
             raise NotBegun(f"{partition}: Kafka did not answer") from why
-
-
-def _kafka(partition: TopicPartition) -> KafkaPartition:
-    return KafkaPartition(partition.topic, partition.partition)

@@ -51,11 +51,11 @@ class Sessions:
 
     async def _registered(self, consumer: Consumer) -> Stream:
         if not self.mirror.view.consumers:
-            await self.mirror.begin_epochs(self.clock.wall())
+            await self.mirror.epochs.begin(self.clock.wall())
         known = self.mirror.revision
         revision, written, lease = await self.registrar.write(consumer)
         await self.mirror.past(revision, known)
-        await self.mirror.pass_epoch(consumer.epoch, self.clock.wall())
+        await self.mirror.epochs.surpass(consumer.epoch, self.clock.wall())
         stream = self._stream(written, lease)
         # If a later registration of the name has overtaken this one, its stream must stay.
         self._check(self.mirror.view, stream)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.metrics.figures import FIGURES, PREFIX, TRIGGERS
+from faust_assigner.app.metrics.figure import PREFIX
+from faust_assigner.app.metrics.figures import FIGURES, TRIGGERS
 from faust_assigner.testing.broker import broker_process
 from tests.support.waiting import wait_until
 from tests.support.workers.fleet import Fleet

@@ -11,7 +11,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from faust_assigner.app.metrics.figures import PREFIX
+from faust_assigner.app.metrics.figure import PREFIX
 from faust_assigner.testing.ports import free_port
 from faust_assigner.testing.processes import on_loopback
 from tests.support.workers.fleet import Fleet

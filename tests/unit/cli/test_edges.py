@@ -15,7 +15,8 @@ from faust_assigner.cli import pipeline as pipeline_command
 from faust_assigner.cli.serve import serve
 from faust_assigner.pipeline import session
 from faust_assigner.service.server import serve as service_serve
-from faust_assigner.settings.service import OPTIONS, REPEATED, flag
+from faust_assigner.settings.service import OPTIONS, flag
+from faust_assigner.settings.service_kinds import REPEATED
 from tests.unit.cli.looks import REACH, run
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -64,11 +64,16 @@ class Followed(MemoryStore):
         self.waits.append(("past", (revision, known)))
         self.follow()
 
-    async def begin_epochs(self, wall: float) -> None:
+    @property
+    def epochs(self) -> Followed:
+        """The mirror's part that raises the epochs."""
+        return self
+
+    async def begin(self, wall: float) -> None:
         """Record the call."""
         self.waits.append(("begin_epochs", wall))
 
-    async def pass_epoch(self, epoch: int, wall: float) -> None:
+    async def surpass(self, epoch: int, wall: float) -> None:
         """Record the call."""
         self.waits.append(("pass_epoch", (epoch, wall)))
 

@@ -16,7 +16,7 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.client import AssignerClient, Grant
 from faust_assigner.service.client import TopicPartition as Spoken
 from faust_assigner.service.client.messages import grants_of
-from faust_assigner.service.client.partitions import Partitions
+from faust_assigner.service.client.offsets import left_at
 from faust_assigner.service.commands import AbortWarm, Assignment, Owned, Pulse
 from faust_assigner.service.errors import Replaced
 from faust_assigner.service.handoff import Phase, TopicPartition
@@ -219,9 +219,8 @@ async def test_a_grant_under_which_the_next_owner_has_committed_is_not_worked_on
             return {partitions[0]: OffsetAndMetadata(30, "epoch=6")}
 
     consumer: Any = SimpleNamespace(_coordinator=Coordinator())
-    partitions = Partitions(ANYTHING, consumer, ANYTHING)
     with pytest.raises(RuntimeError, match="epoch 6 has committed, this is 5"):
-        await partitions._left_at(Grant(Spoken("t", 0), 5, 40))
+        await left_at(consumer, Grant(Spoken("t", 0), 5, 40))
 
 
 @pytest.mark.parametrize(("left_s", "goes_on"), [(31.0, True), (29.0, False)])

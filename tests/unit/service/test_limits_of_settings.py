@@ -12,6 +12,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.client.commands import Grant, TopicPartition
+from faust_assigner.service.client.offsets import left_at
 from faust_assigner.service.client.partitions import Partitions
 from faust_assigner.settings.service import ServiceSettings
 
@@ -94,8 +95,8 @@ async def test_a_partition_goes_on_where_its_own_grant_committed_last(
         return offsets
 
     coordinator = SimpleNamespace(fetch_committed_offsets=fetch)
-    fake: Any = SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
-    assert await Partitions._left_at(fake, Grant(AT, granted, start)) == found
+    fake: Any = SimpleNamespace(_coordinator=coordinator)
+    assert await left_at(fake, Grant(AT, granted, start)) == found
 
 
 @pytest.mark.parametrize(("later", "granted"), [(6, 5), (10, 9)])
@@ -108,9 +109,9 @@ async def test_a_grant_that_a_later_owner_has_committed_after_is_outdated(
         return {KAFKA: OffsetAndMetadata(9, f"epoch={later}")}
 
     coordinator = SimpleNamespace(fetch_committed_offsets=fetch)
-    fake: Any = SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
+    fake: Any = SimpleNamespace(_coordinator=coordinator)
     with pytest.raises(RuntimeError, match=f"epoch {later} has committed, this is {granted}"):
-        await Partitions._left_at(fake, Grant(AT, granted, 7))
+        await left_at(fake, Grant(AT, granted, 7))
 
 
 @pytest.mark.parametrize(

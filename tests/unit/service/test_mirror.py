@@ -12,8 +12,9 @@ import pytest
 from faust_assigner.service import mirror as mirror_module
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import SystemClock
+from faust_assigner.service.epochs import AHEAD
 from faust_assigner.service.errors import StoreUnavailable
-from faust_assigner.service.mirror import AHEAD, REST, Mirror
+from faust_assigner.service.mirror import REST, Mirror
 from faust_assigner.service.records import TopicConfig
 from faust_assigner.service.store.base import Delete, Event, KeyValue, Listing
 from faust_assigner.service.store.memory import MemoryStore
@@ -29,7 +30,7 @@ def test_epochs_are_raised_far_above_what_this_instance_has_seen() -> None:
         kept = store()
         mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
         for seen, base in ((10, 10 + AHEAD), (20, 10 + AHEAD), (10 + AHEAD + 1, 11 + 2 * AHEAD)):
-            await mirror._raise_epochs(seen)
+            await mirror.epochs.raise_above(seen)
             kv = await kept.get(ALL.epochs)
             assert kv is not None
             assert codec.load_base(kv.value) == base

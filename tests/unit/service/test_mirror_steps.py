@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from faust_assigner.service import values as codec
+from faust_assigner.service.epochs import AHEAD, MOST_AHEAD
 from faust_assigner.service.errors import Compacted, StoreUnavailable
-from faust_assigner.service.mirror import AHEAD, MOST_AHEAD, RETRY_S, Mirror
+from faust_assigner.service.mirror import RETRY_S, Mirror
 from faust_assigner.service.records import TopicConfig
 from faust_assigner.service.store.base import Batch, Event, KeyValue, Listing
 from faust_assigner.service.tasks import ended
@@ -218,7 +219,7 @@ def test_a_store_with_another_past_raises_the_epochs_and_is_read_anew(
             raised.append(seen)
             return 0
 
-        s.mirror._raise_epochs = raise_epochs  # type: ignore[method-assign]
+        s.mirror.epochs.raise_above = raise_epochs  # type: ignore[method-assign]
         waiting = asyncio.create_task(s.mirror.reached(99))
         comparing = asyncio.create_task(s.mirror.reconcile())
         await asyncio.sleep(51.0)
@@ -257,7 +258,7 @@ async def test_a_group_begins_its_epochs_at_the_clock(stored: Any, after: int) -
         await store.put(ALL.epochs, value)
     mirror = Mirror(store, ALL, LoopClock(), reconcile_s=5.0)
     mirror.revision = 100
-    await mirror.begin_epochs(5.0)
+    await mirror.epochs.begin(5.0)
     assert await base(store) == after
 
 
@@ -281,7 +282,7 @@ def test_a_consumers_higher_epoch_raises_the_base_and_is_waited_for(epoch: int, 
         mirror = Mirror(store, ALL, LoopClock(), reconcile_s=5.0)
         await mirror.load()
         mirror.revision = 100
-        passing = asyncio.create_task(mirror.pass_epoch(epoch, 5.0))
+        passing = asyncio.create_task(mirror.epochs.surpass(epoch, 5.0))
         await asyncio.sleep(0.1)
         assert (await base(store), passing.done()) == (after, after == 1_000)
         await mirror._relist()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.service import epochs
 from faust_assigner.service import mirror as under_test
 from faust_assigner.service import values as codec
 from faust_assigner.service.store.base import Batch, Event, KeyValue, Listing
@@ -50,13 +51,13 @@ def test_a_restored_store_is_read_again_after_its_epochs_are_raised() -> None:
             raised.append((least, to))
             return 43
 
-        s.mirror._put_base = put  # type: ignore[method-assign]
+        s.mirror.epochs._put_base = put  # type: ignore[method-assign]
         following = asyncio.create_task(s.mirror.follow())
         waiting = asyncio.create_task(s.mirror.reached(51))
         await asyncio.sleep(0.5)
         assert (s.mirror.dated, s.topics) == (1_050, {"a": 1, "b": 2})
         assert await s.mirror._relist()
-        assert raised == [(1_050, 1_050 + under_test.AHEAD)]
+        assert raised == [(1_050, 1_050 + epochs.AHEAD)]
         assert (s.mirror.revision, s.mirror.dated) == (44, 9_044)
         assert s.topics == {"a": 1, "c": 3}
         assert s.told == [["base", "a", "b"], ["base", "c", "b"]]

@@ -385,7 +385,7 @@ def test_a_registration_that_is_over_before_its_stream_begins_ends_the_stream(
         async def passed(epoch: int, wall: float) -> None:
             await s.store.txn([], [Delete(ALL.consumer(name))])
 
-        s.store.pass_epoch = passed  # type: ignore[method-assign]
+        s.store.surpass = passed  # type: ignore[method-assign]
         stream = await s.register(A)
         assert stream.ended is why
 

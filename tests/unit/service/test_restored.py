@@ -12,9 +12,9 @@ import pytest
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment
+from faust_assigner.service.epochs import Epochs
 from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.handoff import TopicPartition
-from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Ended
 from faust_assigner.service.store.base import Batch, Put
 from faust_assigner.service.store.memory import MemoryStore
@@ -127,11 +127,11 @@ def test_epochs_rise_over_a_restored_snapshot(
 ) -> None:
     """The number of revisions does not matter; the naive service grants epochs that sinks refuse."""
 
-    async def nothing(mirror: Mirror, seen: int) -> None:
+    async def nothing(epochs: Epochs, seen: int) -> None:
         pass
 
     if not raises:
-        monkeypatch.setattr(Mirror, "_raise_epochs", nothing)
+        monkeypatch.setattr(Epochs, "raise_above", nothing)
 
     async def story() -> None:
         kept = Restorable()

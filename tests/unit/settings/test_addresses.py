@@ -6,7 +6,8 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.settings.schema import parse
-from faust_assigner.settings.service import ADDRESS, AT, BY_NAME, URLS, address
+from faust_assigner.settings.service import AT, BY_NAME
+from faust_assigner.settings.service_kinds import ADDRESS, URLS, address
 
 
 @pytest.mark.parametrize(

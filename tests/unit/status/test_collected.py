@@ -45,7 +45,7 @@ async def test_missing_ends_are_a_problem_of_the_look_at_rest_and_in_a_rebalance
         async def silent(topics: frozenset[str]) -> Any:
             raise TimeoutError
 
-        monkeypatch.setattr(made.looks, "_end_offsets", silent)
+        monkeypatch.setattr(made.looks._ends, "_end_offsets", silent)
         found = await made.looks.look()
         assert (found.ends, found.committed) == ({}, {("t", 0): 5})
         assert found.problems == (
@@ -67,7 +67,7 @@ async def test_the_brokers_have_two_seconds_at_least_and_twice_the_time_of_a_wor
 
         with monkeypatch.context() as patch:
             patch.setattr(collect.asyncio, "timeout", timeout)
-            ends = await made.looks._ends(frozenset({"t", "u"}))
+            ends = await made.looks._ends.of(frozenset({"t", "u"}))
         assert (ends, limits) == (({("t", 0): 10, ("u", 0): 10}, ()), [limit_s])
 
 
@@ -261,7 +261,7 @@ async def test_a_block_of_looks_resolves_many_hosts_at_once_and_closes_all_its_c
         assert entered is looks
         executor = asyncio.get_running_loop()._default_executor  # type: ignore[attr-defined]
         assert executor._max_workers == collect.MOST_LOOKUPS
-        made._client, made._consumer = Connection("client"), Connection("consumer")
+        made._client, made._ends._consumer = Connection("client"), Connection("consumer")
     assert closed == ["client", "consumer"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from faust_assigner.errors import MetadataRefused, TryAgain
-from faust_assigner.status import collect, described, ledgers, worker_requests
+from faust_assigner.status import collect, described, end_offsets, ledgers, worker_requests
 from faust_assigner.status.build import _round_kind, build
 from faust_assigner.status.described import (
     COOPERATIVE,
@@ -100,7 +100,7 @@ async def test_a_consumer_is_stopped_if_its_start_is_cancelled() -> None:
             calls.append("stopped")
 
     consumer: Any = Consumer()
-    starting = asyncio.create_task(collect._started(consumer))
+    starting = asyncio.create_task(end_offsets._started(consumer))
     await begun.wait()
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):

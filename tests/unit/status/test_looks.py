@@ -15,7 +15,7 @@ from aiokafka.errors import GroupLoadInProgressError
 
 from faust_assigner.clients.groups import GroupNotFound, NoBrokerAnswers
 from faust_assigner.errors import FaustAssignerError, TryAgain
-from faust_assigner.status import collect
+from faust_assigner.status import collect, end_offsets
 from faust_assigner.status.collect import TRIES, Looks, Where, _check, _topics
 from faust_assigner.status.described import DescribedGroup, DescribedMember, replaced_urls
 from faust_assigner.status.evidence import Evidence, Heard
@@ -79,7 +79,7 @@ def net(monkeypatch: pytest.MonkeyPatch, *groups: DescribedGroup | Exception, **
     """A group with faked brokers and workers."""
     made = Net(*groups, **where)
     monkeypatch.setattr(made.looks, "_describe", made.describe)
-    monkeypatch.setattr(made.looks, "_end_offsets", made.end_offsets)
+    monkeypatch.setattr(made.looks._ends, "_end_offsets", made.end_offsets)
     for name in ("ask_status", "ask_peers", "ask_rounds"):
         monkeypatch.setattr(collect, name, getattr(made, name))
     return made
@@ -282,8 +282,8 @@ async def test_missing_end_offsets_are_a_problem_with_the_reason(
         async def failing(topics: frozenset[str], error: Exception = error) -> Any:
             raise error
 
-        monkeypatch.setattr(made.looks, "_end_offsets", failing)
-        ends, problems = await made.looks._ends(frozenset({"t"}))
+        monkeypatch.setattr(made.looks._ends, "_end_offsets", failing)
+        ends, problems = await made.looks._ends.of(frozenset({"t"}))
         assert ends == {}
         assert words in problems[0]
 
@@ -348,12 +348,12 @@ async def test_the_ends_of_existing_topics_are_asked_by_one_consumer(
     """The consumer starts once and stops with the looks; without topics no request is made."""
     made: list[Consumer] = []
     monkeypatch.setattr(
-        collect, "AIOKafkaConsumer", lambda **c: made.append(Consumer(**c)) or made[-1]
+        end_offsets, "AIOKafkaConsumer", lambda **c: made.append(Consumer(**c)) or made[-1]
     )
     looks = Looks(Where(connection={"x": 1}, group_id="shop"), lambda: 0.0)
-    assert await looks._end_offsets(frozenset()) == {}
+    assert await looks._ends._end_offsets(frozenset()) == {}
     for _ in range(2):
-        ends = await looks._end_offsets(frozenset({"t", "gone"}))
+        ends = await looks._ends._end_offsets(frozenset({"t", "gone"}))
     assert ends == {("t", 0): 4, ("t", 1): 4}
     await looks.close()
     await looks.close()
@@ -380,7 +380,7 @@ async def test_a_consumer_that_cannot_start_is_stopped() -> None:
     consumer = Consumer()
     consumer.fails = True
     with pytest.raises(ConnectionError):
-        await collect._started(consumer)  # type: ignore[arg-type]
+        await end_offsets._started(consumer)  # type: ignore[arg-type]
     assert consumer.stopped == 1
 
 

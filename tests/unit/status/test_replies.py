@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-from faust_assigner.status import collect
+from faust_assigner.status import collect, end_offsets
 from faust_assigner.status.collect import Looks, Where
 from faust_assigner.status.evidence import Evidence, Heard
 from faust_assigner.status.members import views_of
@@ -148,19 +148,19 @@ async def test_end_offsets_are_those_of_the_existing_partitions(
             told.append([tuple(one) for one in wanted])
             return {one: 10 * (at + 1) for at, one in enumerate(wanted)}
 
-    monkeypatch.setattr(collect, "AIOKafkaConsumer", Consumer)
+    monkeypatch.setattr(end_offsets, "AIOKafkaConsumer", Consumer)
     looks = Looks(Where(connection={"client_id": "c"}, group_id="g", deadline_s=9.0), lambda: 0.0)
     for _ in range(2):
-        found = await looks._ends(frozenset({"b", "gone", "a"}))
+        found = await looks._ends.of(frozenset({"b", "gone", "a"}))
         assert found == ({("a", 1): 10, ("a", 3): 20, ("b", 0): 30}, ())
-    assert await looks._ends(frozenset()) == ({}, ())
-    assert looks._leaderless == frozenset()
+    assert await looks._ends.of(frozenset()) == ({}, ())
+    assert looks._ends.leaderless == frozenset()
     lost |= {("a", 3), ("b", 0)}
-    assert await looks._ends(frozenset({"b", "a"})) == (
+    assert await looks._ends.of(frozenset({"b", "a"})) == (
         {("a", 1): 10},
         ("Lags are unknown of partitions without a leader: a 3; b 0",),
     )
-    assert looks._leaderless == lost
+    assert looks._ends.leaderless == lost
     await looks.close()
     wanted = [("a", 1), ("a", 3), ("b", 0)]
     assert told == [{"client_id": "c"}, "start", wanted, wanted, [("a", 1)], "stop"]

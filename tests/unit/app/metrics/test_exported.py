@@ -10,7 +10,7 @@ import pytest
 from faust_assigner.app.metrics import exporters, install
 from faust_assigner.app.metrics.book import Book, Snapshot, Spread
 from faust_assigner.app.metrics.exporters import export_to_otel, export_to_prometheus
-from faust_assigner.app.metrics.figures import COUNTER, GAUGE, HISTOGRAM, Figure
+from faust_assigner.app.metrics.figure import COUNTER, GAUGE, HISTOGRAM, Figure
 
 FIGURES = (
     Figure(name="moves", kind=COUNTER, unit="", meaning="tasks that moved", leader_only=True),

@@ -19,15 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, waits_of
 from faust_assigner.app.metrics import exporters
 from faust_assigner.app.metrics import sensor as sensor_module
-from faust_assigner.app.metrics.figures import (
-    COUNTED,
-    COUNTER,
-    FIGURES,
-    GAUGE,
-    PREFIX,
-    SEVERAL,
-    TRIGGERS,
-)
+from faust_assigner.app.metrics.figure import COUNTER, GAUGE, PREFIX
+from faust_assigner.app.metrics.figures import COUNTED, FIGURES, SEVERAL, TRIGGERS
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.sensor import MetricsSensor
 from faust_assigner.app.rebalance import copy_offsets

@@ -20,7 +20,8 @@ from faust_assigner.app.consumer.set_aside import SetAside
 from faust_assigner.app.consumer.waits import COMMIT, Wait, waits_of
 from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.app.metrics import page, readings
-from faust_assigner.app.metrics.figures import FIGURES, HISTOGRAM, PREFIX
+from faust_assigner.app.metrics.figure import HISTOGRAM, PREFIX
+from faust_assigner.app.metrics.figures import FIGURES
 from faust_assigner.app.rebalance import copy_offsets, leader
 from tests.support.promql import Scrape, evaluate
 from tests.unit.app.metrics.test_metrics import Scraped, Shop, consumer

@@ -17,7 +17,7 @@ from faust_assigner.app.metrics import sensor as sensor_module
 from faust_assigner.app.metrics.book import Book, Spread
 from faust_assigner.app.metrics.copies import Copies
 from faust_assigner.app.metrics.exporters import Exporters, export_to_prometheus
-from faust_assigner.app.metrics.figures import PREFIX
+from faust_assigner.app.metrics.figure import PREFIX
 from faust_assigner.app.metrics.probes import Restores
 from faust_assigner.app.metrics.recent_rounds import RecentRounds
 from faust_assigner.app.metrics.sensor import ASK_S, IDLE_ASK_S, WATCHED_S

@@ -19,7 +19,8 @@ from faust_assigner.app.metrics import sensor as sensor_module
 from faust_assigner.app.metrics.book import Book, Spread, zeros
 from faust_assigner.app.metrics.copies import Copies
 from faust_assigner.app.metrics.exporters import Exporters
-from faust_assigner.app.metrics.figures import COUNTED, FIGURES, HISTOGRAM, PREFIX
+from faust_assigner.app.metrics.figure import HISTOGRAM, PREFIX
+from faust_assigner.app.metrics.figures import COUNTED, FIGURES
 from faust_assigner.app.metrics.probes import Restores, ready_problems
 from faust_assigner.app.metrics.recent_rounds import RecentRounds
 from faust_assigner.app.metrics.sensor import BRIDGED_LOOKS, MetricsSensor
