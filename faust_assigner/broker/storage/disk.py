@@ -14,11 +14,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from faust_assigner.broker.storage.rocks_store import RocksStore
-from faust_assigner.broker.storage.store import Store
+from faust_assigner.broker.storage.store import Store, StoreFailed
 
 logger = logging.getLogger(__name__)
-#: Seconds after which a wait for the disk is logged; a producer gives up after 30 s by default.
+#: Seconds after which a wait for the disk is logged, and after which a caller gets an error. A producer
+#: gives its request up after 30 s by default.
 SLOW_S: Final = 10.0
+LONGEST_S: Final = 25.0
 
 
 class Flushing:
@@ -31,10 +33,18 @@ class Flushing:
         self._next: asyncio.Task[None] | None = None
 
     async def flushed(self) -> None:
-        """Wait until all writes before the call are on the disk. Raises StoreFailed."""
+        """Wait until all writes before the call are on the disk.
+
+        Raises StoreFailed, also after LONGEST_S seconds; the disk may then still confirm the writes.
+        """
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._flush(self._under_way))
-        await asyncio.shield(self._next)
+            self._next.add_done_callback(_retrieve_error)
+        flush = self._next
+        await asyncio.wait({flush}, timeout=LONGEST_S)
+        if not flush.done():
+            raise StoreFailed(f"the disk has not confirmed the write for {LONGEST_S:g} s")
+        flush.result()
 
     async def _flush(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
@@ -48,11 +58,18 @@ class Flushing:
             slow.cancel()
 
 
+def _retrieve_error(flush: asyncio.Task[None]) -> None:
+    """Retrieve the error of a wait whose callers are gone; asyncio would log it."""
+    if not flush.cancelled():
+        flush.exception()
+
+
 def _log_slow_disk() -> None:
     logger.warning(
         "the disk has not confirmed the last writes for %g s: the broker acknowledges no further records of "
-        "topics with flush.messages until the disk answers; check the disk",
+        "topics with flush.messages until the disk answers, and refuses them after %g s; check the disk",
         SLOW_S,
+        LONGEST_S,
     )
 
 

@@ -85,6 +85,28 @@ def test_a_disk_that_does_not_answer_is_logged(
     assert caplog.text.count("the disk has not confirmed the last writes for") == lines
 
 
+def test_a_record_that_the_disk_does_not_confirm_is_refused_and_its_retry_waits_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Earlier, the producer waited without an end."""
+    monkeypatch.setattr(storage_disk, "LONGEST_S", 0.05)
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        disk = Disk(hall)
+        disk.free.clear()
+        producer, _ = hall.connect("producer")
+        produce(producer, sequence=0)
+        await hall.answers(1)
+        monkeypatch.setattr(storage_disk, "LONGEST_S", 20.0)
+        disk.free.set()
+        produce(producer, sequence=0)
+        await hall.answers(2)
+        return [said(answer) for answer in hall.written]
+
+    assert in_hall(story) == [(56, -1), (0, 0)]
+
+
 def test_a_record_is_acknowledged_when_it_is_on_the_disk_and_others_do_not_wait() -> None:
     """While the disk is busy the producer has no answer, but a second client's request has."""
 
