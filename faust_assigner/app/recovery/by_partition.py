@@ -29,6 +29,7 @@ from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.progress import Progress
 from faust_assigner.app.recovery.restore_task import Restored
 from faust_assigner.app.recovery.restoring import BatchedRestore, RestoreThreads
+from faust_assigner.app.tables import memory_rows
 
 if TYPE_CHECKING:
     from faust.types.events import EventT
@@ -114,6 +115,7 @@ class PartitionRecovery(RecoveryLoop):
         """Store the partitions of an eager round, which ``on_recovery_completed`` then restores."""
         self.stop_assigning()
         self.books.keep_last()
+        memory_rows.revoked(self.tp_to_table, revoked)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
         if self.signal_recovery_start.is_set():
             self.app.consumer.begin_generation()
@@ -197,6 +199,7 @@ class PartitionRecovery(RecoveryLoop):
         """Forget the revoked partitions, then close their databases."""
         came = assigned.difference(*self._roles)
         self.flush_buffers()  # a later flush would reopen the databases
+        memory_rows.revoked(self.tp_to_table, {*revoked})
         for tp in revoked:
             self.revoke(tp)
             self.actives.complete.discard(tp)

@@ -22,7 +22,6 @@ from faust_assigner.app.recovery.spans import RecoverySpans
 from faust_assigner.app.recovery.table_failures import TableFailures
 from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.retry import RateLimitedLog
-from faust_assigner.app.tables import memory_rows
 from faust_assigner.app.tables import windowed_tables as windows
 from faust_assigner.app.tables.disk import offset_or_minus_one
 from faust_assigner.app.tables.storage_errors import is_storage_error
@@ -69,10 +68,9 @@ class RecoveryLoop(Recovery):
         self._end = ReplayEnd(self.app, self.unreadable)
 
     def revoke(self, tp: TP) -> None:
-        """Forget the offset, the windows and the rows in memory of a revoked partition."""
+        """Forget the offset and the windows of a revoked partition."""
         super().revoke(tp)
         windows.revoked(self.tables.closings, tp)
-        memory_rows.revoked(self.tp_to_table.get(tp), tp.partition)
 
     def is_doubtful(self, tp: TP) -> bool:
         """Whether the partition's database may lack records that count as read."""

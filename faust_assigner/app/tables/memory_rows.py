@@ -6,7 +6,7 @@ to 0 in one batch is lost. Faust also keeps the rows of a revoked partition that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from faust_assigner.app.tables.sets import WriteBehindSets
 if TYPE_CHECKING:
     from faust.tables.table import Table
     from faust.types.tables import CollectionT
-    from faust.types.tuples import FutureMessage
+    from faust.types.tuples import TP, FutureMessage
 
 
 class MemoryRows(Store):  # type: ignore[misc]
@@ -52,9 +52,9 @@ class MemoryRows(Store):  # type: ignore[misc]
         else:
             self.partitions[key] = partition
 
-    def drop(self, partition: int) -> None:
-        """Drop the rows of a revoked partition. Cost: a look at each row of the table."""
-        for key in [key for key, number in self.partitions.items() if number == partition]:
+    def drop(self, partitions: Collection[int]) -> None:
+        """Drop the rows of revoked partitions. Cost: a look at each row of the table."""
+        for key in [key for key, number in self.partitions.items() if number in partitions]:
             del self.partitions[key]
             self.data.pop(key, None)
 
@@ -83,8 +83,11 @@ def _send(
     return record
 
 
-def revoked(table: CollectionT | None, partition: int) -> None:
-    """Drop what ``table`` has in memory of a revoked partition: rows, or sets."""
-    store = None if table is None else table.data
-    if isinstance(store, MemoryRows | WriteBehindSets):
-        store.drop(partition)
+def revoked(tables: Mapping[TP, CollectionT], tps: Set[TP]) -> None:
+    """Drop what ``tables`` have in memory of revoked partitions: rows, or sets."""
+    gone: dict[CollectionT, set[int]] = {}
+    for tp in tps & tables.keys():
+        gone.setdefault(tables[tp], set()).add(tp.partition)
+    for table, partitions in gone.items():
+        if isinstance(table.data, MemoryRows | WriteBehindSets):
+            table.data.drop(partitions)

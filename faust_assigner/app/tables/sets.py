@@ -132,9 +132,9 @@ class WriteBehindSets(Sets):
         for raw in sorted(keys):
             self._take(partition, raw)
 
-    def drop(self, partition: int) -> None:
-        """Empty the sets of a revoked partition: the next owner changes them. Cost: a look at each set."""
-        for key in [key for key, number in self.partitions.items() if number == partition]:
+    def drop(self, partitions: Collection[int]) -> None:
+        """Empty the sets of revoked partitions: the next owners change them. Cost: a look at each set."""
+        for key in [key for key, number in self.partitions.items() if number in partitions]:
             del self.partitions[key]
             self[key].sync_from_storage(())
             if isinstance(self.storage, MemoryStore):

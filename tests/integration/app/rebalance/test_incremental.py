@@ -120,6 +120,18 @@ async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:
         assert await worker.until(lambda: worker.of(1)[10:] == [15, 16, 17, 18, 19])
 
 
+@pytest.mark.parametrize("eager", [False, True])
+async def test_the_rows_in_memory_of_what_goes_are_dropped(eager: bool) -> None:
+    """The next owner changes and deletes these rows; the rows of kept partitions stay."""
+    async with worker_of([0, 1, 2]) as worker:
+        for partition in range(3):
+            worker.logs.append(worker.source(partition), f"from-{partition}".encode(), b"1")
+        assert await worker.until(lambda: len(worker.counts) == 3)
+        await (worker.rebalance([1]) if eager else worker.give([1]))
+        assert await worker.until(lambda: worker.at_rest)
+        assert list(worker.counts) == ["from-1"]
+
+
 async def test_after_an_eager_round_without_partitions_nothing_is_restored() -> None:
     """The partitions of the previous round are no longer assigned."""
     async with worker_of([0]) as worker:

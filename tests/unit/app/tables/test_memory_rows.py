@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.recovery.loop import RecoveryLoop
+from faust_assigner.app.tables.memory_rows import revoked
 from faust_assigner.app.tables.write_behind import install_write_behind
 from tests.support.made_up_tables import MadeUp, done, process
 
@@ -54,14 +54,9 @@ def test_a_record_without_a_key_is_no_row(table: Any) -> None:
     assert dict(table.data.data) == {"a": 1}
 
 
-def recovery_of(*tables: Any) -> Any:
-    """Return a recovery that knows the tables' partitions."""
-    made: Any = object.__new__(RecoveryLoop)
-    made.standby_offsets, made.standby_highwaters = {}, {}
-    made.active_offsets, made.active_highwaters = {TP(LOG, 0): 3, TP(LOG, 1): 4}, {}
-    made.tables = SimpleNamespace(closings=[])
-    made.tp_to_table = {TP(LOG, number): table for number in (0, 1) for table in tables}
-    return made
+def revoke(table: Any, *tps: TP) -> None:
+    """Revoke partitions of a worker with one table."""
+    revoked({TP(LOG, number): table for number in range(3)}, {*tps})
 
 
 async def test_the_rows_of_a_revoked_partition_are_dropped(table: Any) -> None:
@@ -70,9 +65,26 @@ async def test_the_rows_of_a_revoked_partition_are_dropped(table: Any) -> None:
     for partition, key in ((0, "c"), (1, "d")):
         process(partition)
         table[key] = partition
-    recovery_of(table).revoke(TP(LOG, 0))
+    revoke(table, TP(LOG, 0))
     assert dict(table.data.data) == {"b": 2, "d": 1}
     assert table.data.partitions == {"b": 1, "d": 1}
+
+
+def test_the_rows_of_all_revoked_partitions_are_found_in_one_pass(table: Any) -> None:
+    """Fifty passes over a million rows would stop the worker for more than a second."""
+
+    class Rows(dict[str, int]):
+        passes = 0
+
+        def items(self) -> Any:
+            self.passes += 1
+            return super().items()
+
+    table.apply_changelog_batch([event(str(number), 7, number) for number in range(3)])
+    table.data.partitions = rows = Rows(table.data.partitions)
+    revoke(table, TP(LOG, 0), TP(LOG, 2))
+    assert dict(table.data.data) == {"1": 7}
+    assert rows.passes == 1
 
 
 async def test_a_deleted_row_leaves_no_note_of_its_partition(table: Any) -> None:
@@ -90,7 +102,7 @@ async def test_the_partition_of_the_latest_change_counts(table: Any) -> None:
     table["a"] = 1
     process(1)
     table["a"] = 2
-    recovery_of(table).revoke(TP(LOG, 0))
+    revoke(table, TP(LOG, 0))
     assert dict(table.data.data) == {"a": 2}
 
 
@@ -98,7 +110,7 @@ async def test_a_revoked_partition_without_a_table_drops_no_row(table: Any) -> N
     """Source partitions are revoked too."""
     process(0)
     table["a"] = 1
-    recovery_of(table).revoke(TP("source", 0))
+    revoke(table, TP("source", 0))
     assert dict(table.data.data) == {"a": 1}
 
 
@@ -122,6 +134,6 @@ async def test_a_row_whose_partition_the_producer_chooses_stays_with_its_agents(
     made.apply_changelog_batch([event("b", 2)])
     process(1)
     made["a"] = 7
-    recovery_of(made).revoke(TP(LOG, 0))
+    revoke(made, TP(LOG, 0))
     assert dict(made.data.data) == {"a": 7}, "a replayed row is dropped, as in Faust"
     done()

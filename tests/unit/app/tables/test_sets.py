@@ -159,7 +159,7 @@ async def test_the_sets_of_a_revoked_partition_are_empty_until_it_returns(
     it.table["mine"].add(1)
     process(1)
     it.table["other"].add(9)
-    revoked(it.table, 0)
+    revoked({it.log: it.table}, {it.log})
     found = {key: set(elements) for key, elements in it.table.items()}
     assert found == {"k": set(), "mine": set(), "other": {9}}
     if store == "memory:///":
@@ -183,7 +183,7 @@ async def test_a_set_that_was_loaded_from_its_row_goes_with_its_partition(tmp_pa
     again.table.data.storage._db_for_partition(0)
     await again.table.data.on_recovery_completed(set(), set())
     assert again.table["k"].data == {1}
-    revoked(again.table, 0)
+    revoked({again.log: again.table}, {again.log})
     assert again.table["k"].data == set()
     again.close()
 
