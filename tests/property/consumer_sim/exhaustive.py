@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from faust_assigner.coordinator import effects as fx
@@ -45,10 +46,21 @@ class Node:
     minds: tuple[Mind, ...]
     model: Model
 
+    @cached_property
+    def group(self) -> tuple[Any, ...]:
+        """A key, equal for equal states of the group and the model, whatever the clients know."""
+        held = tuple(sorted((m, tuple(sorted(k.held))) for m, k in self.model.members.items()))
+        return tuple(sorted((repr(k), repr(v)) for k, v in self.records.items())), held
+
+    def seen_by(self, minds: tuple[Mind, ...]) -> Node:
+        """Return the same state of the group with this knowledge of the clients."""
+        node = Node(self.records, minds, self.model)
+        node.group = self.group
+        return node
+
     def key(self) -> tuple[Any, ...]:
         """Return a key, equal for equal states."""
-        held = tuple(sorted((m, tuple(sorted(k.held))) for m, k in self.model.members.items()))
-        return tuple(sorted((repr(k), repr(v)) for k, v in self.records.items())), self.minds, held
+        return self.group, self.minds
 
 
 class Search:
@@ -60,7 +72,7 @@ class Search:
         self.catalogue = catalogue(a=partitions)
         self.limits = ConsumerLimits(assignment_interval_ms=0)
         self.promises = Conversions(Setting(partitions=(("a", partitions),)))
-        self.steps = 0
+        self._done: dict[tuple[Any, ...], tuple[Node | None, Any]] = {}
 
     def run(self) -> int:
         """Return the number of distinct states; raise Violation for a broken promise."""
@@ -77,14 +89,14 @@ class Search:
     def _all(self, node: Node) -> Iterator[Node]:
         for k, name in enumerate(self.names):
             for event, mind in self._requests(name, node.minds[k]):
-                after, reply = self._do(node, event)
+                after, reply = self._answered(node, event)
                 if after is None:
                     continue
                 for heard in (True, False):
                     new = _hear(mind, reply) if heard else mind
                     minds = (*node.minds[:k], new, *node.minds[k + 1 :])
                     self._check_use(after, minds)
-                    yield Node(after.records, minds, after.model)
+                    yield after.seen_by(minds)
 
     def _requests(self, name: str, mind: Mind) -> Iterator[tuple[Any, Mind]]:
         yield ConsumerGroupHeartbeat(1, name, 0, None, None, 60_000, ("a",), owned={}), Mind(0)
@@ -100,6 +112,12 @@ class Search:
         yield ConsumerGroupHeartbeat(1, name, -1), Mind()
         yield LeaveGroup(1, (Leaver(name),)), mind
 
+    def _answered(self, node: Node, event: Any) -> tuple[Node | None, Any]:
+        """Return the state after the event, and the reply; the clients' knowledge changes neither."""
+        if (known := (node.group, repr(event))) not in self._done:
+            self._done[known] = self._do(node, event)
+        return self._done[known]
+
     def _do(self, node: Node, event: Any) -> tuple[Node | None, Any]:
         records = [Record(key, value) for key, value in node.records.items()]
         group = ConsumerGroup.restore(GROUP, records, self.limits, self.catalogue, NOW)
@@ -113,7 +131,6 @@ class Search:
         assert after is not None
         if after.epoch - FIRST_EPOCH > self.epochs:
             return None, None
-        self.steps += 1
         self.promises.model = deepcopy(node.model)
         self.promises.model.computed_at = None
         self.promises.judge_all(event, before, after, replies, NOW, self.catalogue)  # type: ignore[arg-type]
