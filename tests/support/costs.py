@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,3 +39,22 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
+    """Start the process that collects the tests for all workers, as a worker would."""
+    from xdist.plugin import _sys_path
+
+    if sys.platform != "linux" or len(specs) < 2 or not all(map(_is_plain, specs)):
+        return
+    node = SimpleNamespace(config=config, workerinput={"workerid": "xdist", "mainargv": sys.argv})
+    config.hook.pytest_configure_node(node=node)
+    plan = node.workerinput, [str(one) for one in config.invocation_params.args]
+    program = "from tests.support.forked_workers import serve; serve(%d, *"
+    warm.begin("xdist", f"import sys; sys.path = {_sys_path}; {program}{plan})", os.getcwd())
+
+
+def _is_plain(spec: Any) -> bool:
+    """Return whether xdist starts this worker on this machine, with this Python, in this folder."""
+    return bool(spec.popen) and not (spec.python or spec.chdir or spec.via)

@@ -253,7 +253,11 @@ def pytest_configure(config: pytest.Config) -> None:
         watched.watched = True  # type: ignore[attr-defined]
         asyncio.BaseEventLoop.__init__ = watched  # type: ignore[method-assign]
         _excuse_helpers_of_libraries()
-    if sys.platform == "linux":
-        # A process whose parent was killed becomes our child, and is watched.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     config.pluginmanager.register(Watch(), "leaks")
+
+
+def adopt_orphans() -> None:
+    """Let a process whose parent was killed become our child, and be watched; forks do not inherit this."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -65,6 +65,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         *("faust_assigner.service.server.options", "faust_assigner.service.server.serve"),
     ),
 }
+#: A worker of xdist; ``forked_workers.py`` begins the process of this kind.
+XDIST = [PYTHON, "-u", "-c", "import sys;exec(eval(sys.stdin.readline()))"]
 #: Commands of these kinds; another command is rare, or starts Spark.
 COMMANDS = {
     **dict.fromkeys(
@@ -87,6 +89,8 @@ _HEADER = 8
 def kind_of(command: Sequence[str]) -> str | None:
     """Return the kind of a program's command line; None for a program of no kind."""
     program, *words = command
+    if command == XDIST:
+        return "xdist" if "xdist" in _running else None
     if program == SCRIPT:
         return COMMANDS.get(*words[:1]) if words else None
     if program != PYTHON or len(words) < 2 or words[0] != "-m":
@@ -139,7 +143,8 @@ class Popen(subprocess.Popen[Any]):
         if kind is None or not is_plain or not is_alike(environment, folder):
             return None
         files = [own if given == -1 else given for own, given in enumerate(streams)]
-        if any(map(os.isatty, files)) or not os.path.isdir(folder):
+        has_terminal = kind != "xdist" and any(map(os.isatty, files))
+        if has_terminal or not os.path.isdir(folder):
             return None
         try:
             return _warm(kind).start([command, environment, folder, is_session], files)
@@ -151,14 +156,14 @@ class Popen(subprocess.Popen[Any]):
 class Warm:
     """The process of one kind. It ends with this process."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, program: str, folder: str | Path) -> None:
+        """``program`` is Python's source, with %d for the number of the socket of the requests."""
         self.owner, self._lock = os.getpid(), threading.Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
-            program = f"from tests.support import warm; warm.serve({kind!r}, {theirs.fileno()})"
             self._process = subprocess.Popen(
-                [PYTHON, "-c", program],
-                cwd=ROOT,
+                [PYTHON, "-c", program.replace("%d", str(theirs.fileno()), 1)],
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -183,10 +188,15 @@ _running: dict[str, Warm] = {}
 _starting = threading.Lock()
 
 
+def begin(kind: str, program: str, folder: str | Path = ROOT) -> None:
+    """Start the process of a kind now."""
+    _running[kind] = Warm(program, folder)
+
+
 def _warm(kind: str) -> Warm:
     with _starting:
         if kind not in _running or _running[kind].owner != os.getpid():
-            _running[kind] = Warm(kind)
+            begin(kind, f"from tests.support import warm; warm.serve({kind!r}, %d)")
         return _running[kind]
 
 
@@ -207,7 +217,7 @@ def serve(kind: str, number: int) -> None:
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=number) as source:
-        program = _wait_for_fork(source)
+        program = wait_for_fork(source)
     if program is not None:
         command, environment, folder, is_session = program
         os.environ.clear()
@@ -215,12 +225,12 @@ def serve(kind: str, number: int) -> None:
         os.chdir(folder)
         if is_session:
             os.setsid()
-        _open_streams(is_unbuffered=bool(environment.get("PYTHONUNBUFFERED")))
+        open_streams(is_unbuffered=bool(environment.get("PYTHONUNBUFFERED")))
         sys.path[:] = [*filter(None, _python_path()), *path]
         _run(command, folder)
 
 
-def _open_streams(*, is_unbuffered: bool) -> None:
+def open_streams(*, is_unbuffered: bool) -> None:
     """Open the three streams as Python does at its start: the old ones know the old files."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
@@ -242,6 +252,8 @@ def _open_streams(*, is_unbuffered: bool) -> None:
 def _run(command: Sequence[str], folder: str) -> None:
     """Run a script by its path, or the module of ``python -m``."""
     program, *words = command
+    if command == XDIST:
+        return "xdist" if "xdist" in _running else None
     if program == SCRIPT:
         sys.path.insert(0, str(Path(program).parent))
         sys.argv[:] = [program, *words]
@@ -265,7 +277,7 @@ def _load_names_of_faust() -> None:
             getattr(faust, name)
 
 
-def _wait_for_fork(source: socket.socket) -> Any:
+def wait_for_fork(source: socket.socket) -> Any:
     """Return the program in a new process; return None after the last request."""
     while True:
         header, files, _, _ = socket.recv_fds(source, _HEADER, 3)
