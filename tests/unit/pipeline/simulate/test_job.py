@@ -139,13 +139,19 @@ def test_the_effect_of_a_change_is_written_on_request(
     job.what_if_here(replace(request, out=""), change)
 
 
+def _files(folder: Path) -> dict[str, bytes]:
+    return {f"{file}": file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
 def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
-    """The report would otherwise be about the rows of the other run."""
-    request = Request(1, 5, str(tmp_path / "out"), ("ours",), (0,))
+    """A refused run changes no file; else the report would be about the rows of the other run."""
+    folder = tmp_path / "out"
+    request = Request(1, 5, str(folder), ("ours",), (0,))
     job.simulate_here(request)
-    before = (tmp_path / "out" / "report.json").read_bytes()
+    before = _files(folder)
     with only_writer(request.out), pytest.raises(FolderInUse):
         job.simulate_here(replace(request, seed=6))
-    assert (tmp_path / "out" / "report.json").read_bytes() == before
+    assert _files(folder) == before
     job.simulate_here(replace(request, seed=6))
-    assert (tmp_path / "out" / "report.json").read_bytes() != before
+    after = _files(folder)
+    assert [file for file in before if after.get(file) == before[file]] == []
