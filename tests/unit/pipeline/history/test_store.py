@@ -15,7 +15,7 @@ from faust_assigner.pipeline.history import plots
 from faust_assigner.pipeline.history.job import run_here
 from faust_assigner.pipeline.history.store import PENDING, Store
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.one_writer import FolderInUse
+from faust_assigner.pipeline.one_writer import FolderInUse, only_writer
 from faust_assigner.pipeline.sinks import Folder
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
@@ -277,6 +277,16 @@ def test_a_manifest_that_another_run_wrote_meanwhile_is_not_replaced(
     monkeypatch.setattr(Store, "begin", overtaken)
     with pytest.raises(FolderInUse, match="meanwhile"):
         history.run(*at(DAY, 2))
+
+
+def test_a_run_during_another_run_changes_no_file(history: History) -> None:
+    """The rows, the manifest and the page stay those of the other run."""
+    history.run(*at(DAY, 1))
+    before = {file: file.read_bytes() for file in history.out.rglob("*") if file.is_file()}
+    with only_writer(str(history.out)), pytest.raises(FolderInUse):
+        history.run(*at(DAY, 2))
+    assert before == {f: f.read_bytes() for f in history.out.rglob("*") if f.is_file()}
+    assert history.run(*at(DAY, 2)).tables
 
 
 def test_moves_name_their_cause(history: History) -> None:
