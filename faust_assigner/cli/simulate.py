@@ -182,7 +182,11 @@ def _parse_shape(members: str, partitions: str, racks: str) -> Shape:
 
 
 def _parse_names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    """Parse names, each once. Raises BadParameter for a text without names."""
+    found = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
+    if not found:
+        raise click.BadParameter(f"{text!r}: expected names", param_hint="--policies")
+    return tuple(found)
 
 
 def _parse_numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import click
 
 from faust_assigner.cli import options as shared
@@ -110,8 +112,6 @@ def weights(
     if bootstrap is not None and topic is None:
         raise click.UsageError("--bootstrap and --topic require each other")
     with reported_errors():
-        from datetime import UTC, datetime
-
         from faust_assigner.pipeline.console import show_weights
         from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
