@@ -26,13 +26,15 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTITIONS, KEYS = 4, 100
+PARTITIONS = 4
+#: Keys in each partition; a key has two records in each window.
+KEYS = 100
 SIZE = 10.0
 #: The time of the first record, far behind the machine's clock: only records close windows of a
 #: running stream.
 FIRST_S = 1_000_000.0
-#: Records a second, and the speed of their time relative to the machine's clock.
-RECORDS_PER_S, SPEED = 400, 5.0
+#: The speed of the records' time relative to the machine's clock.
+SPEED = 5.0
 
 #: A key and its window's start -> the number of its records, and the last record's number.
 Model = dict[tuple[str, float], tuple[int, int]]
@@ -41,9 +43,9 @@ Model = dict[tuple[str, float], tuple[int, int]]
 class Group:
     """Workers of ``windowed.py`` in ``tests/support/workers``, their records, and the windows they close."""
 
-    def __init__(self, bootstrap: str, folder: Path, guarantee: str) -> None:
+    def __init__(self, bootstrap: str, folder: Path, guarantee: str, *, keys: int = KEYS) -> None:
         self.app_id, self.bootstrap = f"windows-{uuid.uuid4().hex[:6]}", bootstrap
-        self.folder, self.guarantee = folder, guarantee
+        self.folder, self.guarantee, self.keys = folder, guarantee, keys
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         admin = AdminClient({"bootstrap.servers": bootstrap})
         names = [f"{self.app_id}-{name}" for name in ("records", "closed")]
@@ -122,12 +124,13 @@ class Group:
 
     def _send_all(self) -> None:
         began, before = time.monotonic(), self.sent
+        records_per_s = 2 * PARTITIONS * self.keys * SPEED / SIZE
         while not self._stop.is_set():
-            due = (time.monotonic() - began) * RECORDS_PER_S
+            due = (time.monotonic() - began) * records_per_s
             while self.sent - before < due:
-                at = FIRST_S + self.sent / RECORDS_PER_S * SPEED
+                at = FIRST_S + self.sent / records_per_s * SPEED
                 partition = self.sent % PARTITIONS
-                number = self.sent // PARTITIONS % KEYS
+                number = self.sent // PARTITIONS % self.keys
                 self.send(round(at, 2), f"{partition}-{number}", partition)
             time.sleep(0.01)
 
@@ -282,9 +285,11 @@ def story(
     events: int,
     seed: int,
     tell: Callable[[str], None] = print,
+    *,
+    keys: int = KEYS,
 ) -> Closed:
     """Run a group through ``events`` and compare; raise AssertionError for a wrong window."""
-    group, began = Group(bootstrap, folder, guarantee), time.monotonic()
+    group, began = Group(bootstrap, folder, guarantee, keys=keys), time.monotonic()
     try:
         for number in range(2):
             group.start(f"worker-{number}")

@@ -12,6 +12,9 @@ from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
 from tests.soak.closings import FIRST_S, KEYS, PARTITIONS, Group, story
 
+#: Keys of a partition in the short stories. Their cost grows with the records.
+FEW_KEYS = 20
+
 
 @pytest.mark.slow
 @pytest.mark.processes
@@ -43,7 +46,7 @@ def test_windows_that_a_worker_leaves_are_closed_by_the_next_one(tmp_path: Path)
 def test_each_window_is_closed_with_its_last_value_through_joins_and_kills(tmp_path: Path) -> None:
     """Twenty events with at_least_once, on the embedded broker."""
     with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
-        story(broker.bootstrap, tmp_path, "at_least_once", 20, 1)
+        story(broker.bootstrap, tmp_path, "at_least_once", 20, 1, keys=FEW_KEYS)
 
 
 @pytest.mark.slow
@@ -53,4 +56,4 @@ def test_each_window_is_closed_once_under_exactly_once_through_joins_and_kills(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
     """Twenty events on Apache Kafka."""
-    story(kafka.bootstrap, tmp_path, "exactly_once", 20, 2)
+    story(kafka.bootstrap, tmp_path, "exactly_once", 20, 2, keys=FEW_KEYS)
