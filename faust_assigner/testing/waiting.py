@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 #: Seconds; long, because a busy machine is not a fault of the code under test.
 PATIENCE_S = 60.0
+#: Seconds between two looks. After a look that took long the pause is twice as long as the look,
+#: up to the limit, so that the wait leaves the processor to the processes that are waited for.
+PAUSE_S, MOST_PAUSE_S = 0.005, 1.0
 
 
 def wait_until(
@@ -16,10 +19,13 @@ def wait_until(
     seconds: float = PATIENCE_S,
 ) -> None:
     """Return when ``fact()`` is true. Raises AssertionError with ``what`` after ``seconds``."""
-    end = time.monotonic() + seconds
+    began = time.monotonic()
+    end = began + seconds
     while not fact():
-        if time.monotonic() > end:
+        looked = time.monotonic()
+        if looked > end:
             raise AssertionError(
                 f"waited {seconds:g} s for: {what if isinstance(what, str) else what()}"
             )
-        time.sleep(0.005)
+        time.sleep(min(MOST_PAUSE_S, max(PAUSE_S, 2 * (looked - began))))
+        began = time.monotonic()

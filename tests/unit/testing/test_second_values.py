@@ -154,6 +154,23 @@ def test_a_wait_ends_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting.wait_until(lambda: True, seconds=-1.0)
 
 
+def test_a_wait_pauses_for_twice_the_time_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command as the fact would else take the processor from the workers that it waits for."""
+    now, pauses, looks = [0.0], list[float](), [0.001, 0.2, 3.0, 0.0]
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    def look() -> bool:
+        now[0] += looks.pop(0)
+        return not looks
+
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    waiting.wait_until(look)
+    assert pauses == [pytest.approx(pause) for pause in (0.005, 0.4, 1.0)]
+
+
 def test_an_app_is_loaded_and_configured_within_its_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
