@@ -233,6 +233,7 @@ def play(
     folder: Path,
     ledger: Path | None,
     guarantee: str,
+    orders_per_s: int,
 ) -> Result:
     """Run the script under an assignor, with Faust's ``guarantee``."""
     console.print(
@@ -254,7 +255,8 @@ def play(
     )
     with Screen(console) as screen:
         try:
-            return asyncio.run(Script(fleet, Load(bootstrap), screen, result, status).run())
+            load = Load(bootstrap, orders_per_s=orders_per_s)
+            return asyncio.run(Script(fleet, load, screen, result, status).run())
         except (NotSettledError, TimeoutError) as reason:
             console.print(f"  [red]stuck[/red]: {reason}", soft_wrap=True)
             console.print(f"  {fleet.last_words()}", soft_wrap=True, highlight=False, markup=False)
@@ -310,8 +312,19 @@ def is_right(verdict: Verdict | None, *, exactly_once: bool) -> bool:
 @click.option(
     "--exactly-once", is_flag=True, help="Run the apps with processing_guarantee='exactly_once'."
 )
+@click.option(
+    "--orders-per-s",
+    type=click.IntRange(2 * PARTITIONS),
+    default=Load.orders_per_s,
+    show_default=True,
+    help="Orders a second, over all partitions. Fewer orders leave a small machine more of its processor.",
+)
 def main(
-    bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | None, exactly_once: bool
+    bootstrap: tuple[str, ...],
+    assignors: tuple[str, ...],
+    ledger: Path | None,
+    exactly_once: bool,
+    orders_per_s: int,
 ) -> None:
     """Run the demo; see the module's docstring."""
     # the workers and the broker end with this process
@@ -342,7 +355,15 @@ def main(
                 )
                 try:
                     results.append(
-                        play(assignor, address, console, Path(folder), ledger, guarantee)
+                        play(
+                            assignor,
+                            address,
+                            console,
+                            Path(folder),
+                            ledger,
+                            guarantee,
+                            orders_per_s,
+                        )
                     )
                 except KafkaConnectionError as error:
                     raise click.ClickException(str(error)) from None

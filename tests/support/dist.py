@@ -126,8 +126,8 @@ def main(folder: Path) -> None:
         check_broker_alone(wheel, clean)
         python = install(wheel, "broker,faust", clean / "venv")
         check_origin(python, clean / "outside")
-        demo = ("-m", "examples.orders.demo", "--assignor", "ours", "--ledger", "kept/ledger")
-        said = run(python, *demo, cwd=clean / "outside")
+        demo = ("-m", "examples.orders.demo", "--assignor", "ours", "--orders-per-s", "60")
+        said = run(python, *demo, "--ledger", "kept/ledger", cwd=clean / "outside")
         print(said, end="")
         for command in re.findall(
             r"^    (\S+faust-assigner (?:status|why) .*)", said, re.MULTILINE
