@@ -97,7 +97,14 @@ class Soak:
             windows=True,
             settings=settings,
         )
-        load = Load(broker.bootstrap, app_id, PARTITIONS, seed=self.seed, request_timeout_s=600.0)
+        load = Load(
+            broker.bootstrap,
+            app_id,
+            PARTITIONS,
+            orders_per_s=5.0,
+            seed=self.seed,
+            request_timeout_s=600.0,
+        )
         with contextlib.ExitStack() as stack:
             disks = {
                 name: stack.enter_context(small_disk(self.folder / name / "data", DISK_MIB))

@@ -24,7 +24,7 @@ from tests.support.workers.load import Load
 from tests.support.workers.with_web import Measured
 
 #: Records: above a partition's records during a round, so that standbys can count as current.
-PARTITIONS, ACCEPTABLE = 6, 1000
+PARTITIONS, ACCEPTABLE = 6, 160
 #: The file of ``held_copies.py``.
 HOLD = "hold-copies"
 
@@ -58,7 +58,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Holding]:
         )
         fleet = Holding(app_id, broker.bootstrap, PARTITIONS, tmp_path, session_s=30.0)
         stack.callback(fleet.stop)
-        load = Load(broker.bootstrap, app_id, PARTITIONS, orders_per_s=60.0)
+        load = Load(broker.bootstrap, app_id, PARTITIONS, orders_per_s=10.0)
         load.prepare(waiting=5)
         stack.callback(load.stop)
         load.start()

@@ -79,7 +79,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WithoutDis
         )
         fleet = WithoutDisk(app_id, broker.bootstrap, PARTITIONS, tmp_path, session_s=15.0)
         stack.callback(fleet.stop)
-        load = Load(broker.bootstrap, app_id, PARTITIONS, orders_per_s=20.0)
+        load = Load(broker.bootstrap, app_id, PARTITIONS, orders_per_s=5.0)
         load.prepare(waiting=5)
         stack.callback(load.stop)
         load.start()

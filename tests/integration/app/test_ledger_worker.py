@@ -47,6 +47,7 @@ def test_workers_tell_decisions_recoveries_and_load(
             app_id=app,
             partitions=PARTITIONS,
             preload=3000,
+            orders_per_s=2.0,
             events=("join", "SIGKILL", "restart with files"),
         )
     assert outcome.violations == []

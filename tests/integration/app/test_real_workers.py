@@ -16,7 +16,9 @@ from tests.support.workers.script import play
 
 def keep_every_promise(bootstrap: str, folder: Path, *events: str) -> None:
     """One run of ours: no lost order, wrong row or cold takeover; minimal moves, no idle worker."""
-    outcome = play(bootstrap, "ours", folder, app_id=f"real-{time.time_ns()}", events=events)
+    outcome = play(
+        bootstrap, "ours", folder, app_id=f"real-{time.time_ns()}", events=events, orders_per_s=2.0
+    )
     assert outcome.violations == []
     assert [event.name for event in outcome.events] == list(events)
 

@@ -27,7 +27,7 @@ class Load:
     app_id: str
     partitions: int
     preload: int = 0
-    orders_per_s: float = 5.0
+    orders_per_s: float = 1.0
     seed: int = 1
     #: The app's topic for the orders.
     topic: str = "orders"

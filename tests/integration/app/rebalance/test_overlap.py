@@ -28,7 +28,7 @@ def play(bootstrap: str, folder: Path, *, rounds: int) -> None:
         session_s=SESSION_S,
         settings={"faust_assigner_cooperative": True},
     )
-    load = Load(bootstrap, app_id, 8, orders_per_s=10.0)
+    load = Load(bootstrap, app_id, 8, orders_per_s=5.0)
     try:
         load.prepare(10)
         for name in ("w1", "w2", "w3"):

@@ -200,7 +200,7 @@ def roll(bootstrap: str, folder: Path, guarantee: str) -> None:
         outputs=True,
         settings={"processing_guarantee": guarantee},
     )
-    load = Load(bootstrap, app_id, 6, orders_per_s=5.0)
+    load = Load(bootstrap, app_id, 6, orders_per_s=2.0)
     outputs = Outputs(bootstrap, app_id, 6)
     try:
         load.prepare(5)
