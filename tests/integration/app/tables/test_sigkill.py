@@ -51,6 +51,13 @@ class Killed:
         for made in self.admin.create_topics(topics).values():
             made.result(30)
         self.producer = Producer({"bootstrap.servers": bootstrap})
+        self.ends = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"{self.app_id}-reader",
+                "isolation.level": "read_uncommitted",
+            }
+        )
         self.sent = 0
 
     def send(self, count: int) -> None:
@@ -86,6 +93,11 @@ class Killed:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+
+    def stop(self) -> None:
+        """End the worker and the reader of the changelogs' ends."""
+        self.kill()
+        self.ends.close()
 
     def kill(self) -> None:
         """SIGKILL the worker."""
@@ -125,22 +137,11 @@ class Killed:
 
     def changes(self) -> int:
         """Return the number of records in the changelogs, committed or not."""
-        reader = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": f"{self.app_id}-reader",
-                "isolation.level": "read_uncommitted",
-            }
+        changelog = f"{self.app_id}-sums-changelog"
+        return sum(
+            self.ends.get_watermark_offsets(TopicPartition(changelog, partition), timeout=30.0)[1]
+            for partition in PARTITIONS
         )
-        try:
-            return sum(
-                reader.get_watermark_offsets(
-                    TopicPartition(f"{self.app_id}-sums-changelog", partition), timeout=30.0
-                )[1]
-                for partition in PARTITIONS
-            )
-        finally:
-            reader.close()
 
     def wait_for_changes(self, count: int) -> None:
         """Wait until the changelogs have ``count`` more records."""
@@ -229,7 +230,7 @@ def test_at_least_once_a_file_is_its_changelog_up_to_its_offset(tmp_path: Path) 
         try:
             is_killed_amid_its_work(it, 2, 20_000)
         finally:
-            it.kill()
+            it.stop()
 
 
 @pytest.mark.slow
@@ -256,7 +257,7 @@ def test_exactly_once_a_file_is_what_was_committed_up_to_its_offset(
                 assert time.monotonic() < deadline, it.log()
                 time.sleep(1.0)
     finally:
-        it.kill()
+        it.stop()
 
 
 def counts(it: Killed) -> Counter[str]:
