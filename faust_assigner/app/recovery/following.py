@@ -56,6 +56,7 @@ class StandbyFollower:
                 recovery.standby_highwaters[tp] = ends[tp] - 1
             behind = self._in_order(tp for tp in fresh if self._gap(tp) >= MIN_STANDBY_GAP)
             start = {tp: offset_or_minus_one(offsets[tp]) + 1 for tp in fresh}
+            recovery.begin_standbys()
             await retry(recovery, "Seek in standby changelogs", partial(consumer.seek_wait, start))
             self.followed |= fresh.difference(behind)
             recovery.spans.begin_standbys(recovery._recovery_span, recovery.standby_stats())

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from faust.exceptions import ConsistencyError, DecodeError
+from faust.tables.recovery import RecoveryStats
 from mode import Service, get_logger
 
 from faust_assigner.app.recovery.consistency import COMPARE_S, Consistency
@@ -66,6 +67,9 @@ class RecoveryLoop(Recovery):
         self.spans = RecoverySpans(self.app)
         self.failures = TableFailures(self)
         self._end = ReplayEnd(self.app, self.unreadable)
+        self._standbys_end = ReplayEnd(self.app, self.unreadable)
+        #: Standby -> the end of its changelog, if no readable record is before this end.
+        self._read_through: dict[TP, int | None] = {}
 
     def revoke(self, tp: TP) -> None:
         """Forget the offset and the windows of a revoked partition."""
@@ -170,6 +174,8 @@ class RecoveryLoop(Recovery):
             except TimeoutError:
                 if self.in_recovery:
                     await self._end.look(self.active_stats(), self.active_offsets)
+                elif self._awaits_standbys():
+                    await self._standbys_end.look(self.lacking_standbys(), self._read_through)
             except DecodeError:
                 pass  # the channel has reported the record, see table_manager.py
             else:
@@ -202,27 +208,44 @@ class RecoveryLoop(Recovery):
         if self.in_recovery and not self.need_recovery():
             self._set_recovery_ended()
             self.signal_recovery_end.set()
-        if (
-            (self.spans.has_standbys or not self.tables.standbys_ready)
-            and self.standby_tps
-            and not self.in_recovery
-            and not self.lacks_standby_records()
-        ):
+        if self._awaits_standbys() and not self.lacks_standby_records():
             self.spans.end_standbys()
             self.tables.on_standbys_ready()
 
+    def _awaits_standbys(self) -> bool:
+        return bool(
+            (self.spans.has_standbys or not self.tables.standbys_ready)
+            and self.standby_tps
+            and not self.in_recovery
+        )
+
     def lacks_standby_records(self) -> bool:
-        """Whether a standby lacks records that its changelog had when this worker began to follow it.
+        """Whether a standby lacks records that its changelog had when this worker began to follow it."""
+        return bool(self.lacking_standbys())
+
+    def lacking_standbys(self) -> dict[TP, RecoveryStats]:
+        """Return the standbys that lack such records.
 
         Faust takes the records that one standby has beyond this end from the records that others
-        lack, and leaves out standbys without any record. Under ``exactly_once`` the last offset may be
-        the marker at the end of a transaction, so there these standbys are left out here, too.
+        lack, and leaves out standbys without any record.
         """
-        least = 0 if self.app.in_transaction else -1
-        return any(
-            least <= offset_or_minus_one(self.offsets_for(tp).get(tp)) < highwater
+        applied = {
+            tp: max(
+                offset_or_minus_one(offsets.get(tp))
+                for offsets in (self.offsets_for(tp), self._read_through)
+            )
+            for tp in self.standby_highwaters
+        }
+        return {
+            tp: RecoveryStats(highwater, applied[tp], highwater - applied[tp])
             for tp, highwater in self.standby_highwaters.items()
-        )
+            if applied[tp] < highwater
+        }
+
+    def begin_standbys(self) -> None:
+        """Look for the ends of the standbys' changelogs once more."""
+        self._standbys_end.begin()
+        self._read_through.clear()
 
     def offsets_for(self, tp: TP) -> MutableMapping[TP, int | None]:
         """Return the offsets that contain the last applied record of ``tp``.

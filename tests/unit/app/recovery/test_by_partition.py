@@ -1509,8 +1509,7 @@ async def test_a_new_recovery_lets_nothing_flow(made: Any) -> None:
 
 async def test_a_standby_that_is_not_followed_yet_lacks_records(made: Any) -> None:
     """While the actives are restored, and while it is restored itself, it is not ready."""
-    made.app.in_transaction = False
-    made.standby_tps, made.standbys.followed = {A, B}, {B, C}
+    made.standby_tps, made.standbys.followed, made._read_through = {A, B}, {B, C}, {}
     assert made.lacks_standby_records()
     made.standbys.followed = {A, B, C}
     assert not made.lacks_standby_records()

@@ -122,6 +122,7 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     made.consistency = Consistency(made.app)
     made.consistency.ahead = nothing_ahead
     made.spans = RecoverySpans(made.app)
+    made.begin_standbys = lambda: None
     made.extents, made.batches = SimpleNamespace(ends=asked, firsts=none), SimpleNamespace()
     made.standbys = StandbyFollower(made, made.extents, made.batches)
     made.standbys.followed = {D}
