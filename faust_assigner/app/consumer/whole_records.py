@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING
 
@@ -146,12 +146,18 @@ class RecordBoundaryCommits:
             for transactional_id, (tp, *_) in list((self._open or {}).items()):
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
                 if deadline - late_since > LONGEST_S:
+                    first = min(
+                        self._unfinished(self._transactions.reached(transactional_id)), default=None
+                    )
                     logger.warning(
                         "%s: records have been in progress without a gap for %s s, so the commit "
                         "includes incomplete records; if this worker dies now, the uncommitted "
-                        "records are processed again",
+                        "records are processed again. The first unfinished record is %s. An agent that "
+                        "acknowledges by itself (noack) must acknowledge each event: no commit passes "
+                        "this record, and Kafka aborts a transaction that stays open for a minute",
                         transactional_id,
                         LONGEST_S,
+                        first and f"{first[0].topic}-{first[0].partition} at offset {first[1]}",
                     )
                     self.close_settled(tp, whatever=True)
         finally:
@@ -177,9 +183,14 @@ class RecordBoundaryCommits:
         await self._consumer.commit()
 
     def _is_settled(self, reached: Mapping[TP, int]) -> bool:
-        return not any(
-            message.offset <= reached.get(message.tp, -1) and not message.acked
+        return next(self._unfinished(reached), None) is None
+
+    def _unfinished(self, reached: Mapping[TP, int]) -> Iterator[tuple[TP, int]]:
+        """Iterate over (partition, offset) of the unfinished records up to the offsets ``reached``."""
+        return (
+            (message.tp, message.offset)
             for message in list(self._consumer._unacked_messages)
+            if message.offset <= reached.get(message.tp, -1) and not message.acked
         )
 
     def close_settled(self, tp: TP, *, whatever: bool = False) -> None:

@@ -373,6 +373,7 @@ async def test_without_a_moment_for_too_long_a_commit_is_made_anyway(
     assert await made.commit_all()
     assert made.commits == [{ORDERS: 4}]
     assert "records have been in progress without a gap" in caplog.text
+    assert "The first unfinished record is orders-0 at offset 2." in caplog.text
 
 
 async def test_a_commit_that_found_its_moment_ends_the_time_without_one(
