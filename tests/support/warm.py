@@ -252,8 +252,6 @@ def open_streams(*, is_unbuffered: bool) -> None:
 def _run(command: Sequence[str], folder: str) -> None:
     """Run a script by its path, or the module of ``python -m``."""
     program, *words = command
-    if command == XDIST:
-        return "xdist" if "xdist" in _running else None
     if program == SCRIPT:
         sys.path.insert(0, str(Path(program).parent))
         sys.argv[:] = [program, *words]
