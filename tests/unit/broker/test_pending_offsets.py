@@ -111,6 +111,18 @@ def test_a_deleted_group_leaves_no_pending_offset(tmp_path: Path) -> None:
     again.node.close()
 
 
+def test_a_transaction_does_not_bring_back_the_offsets_of_a_deleted_group() -> None:
+    """The transaction goes on and commits in the same life of the broker."""
+    bench = waiting()
+    bench.node.groups.ask("g", CommitOffsets, lambda reply: None)
+    bench.node.groups.ask("g", DeleteGroup, lambda reply: None)
+    books = bench.node.groups.books
+    assert (list(books), books.topics(), books.has_any("g")) == ([], (), False)
+    assert bench.end(commits=True) is Code.NONE
+    assert bench.offset() == -1
+    bench.node.close()
+
+
 def test_a_commit_outside_of_the_transaction_counts_at_once_and_stays() -> None:
     """The commit also holds before a restart, and only for its own partition."""
     bench = waiting()

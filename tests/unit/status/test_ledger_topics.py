@@ -56,6 +56,15 @@ def test_the_topics_are_those_that_workers_name() -> None:
     assert ledger_topics(found) == ("a", "b")
 
 
+def test_a_worker_whose_version_does_not_know_the_setting_names_no_topic() -> None:
+    """In a rolling deploy the other workers' topic is still named."""
+    found = evidence("topic:a", "topic:b")
+    url, one = min(found.heard.items())
+    assert one.status is not None
+    older = replace(one, status=replace(one.status, settings={}))
+    assert ledger_topics(replace(found, heard={**found.heard, url: older})) == ("b",)
+
+
 async def test_lines_of_workers_and_of_their_topic_are_each_told_once(
     embedded_broker: EmbeddedBroker, shown: dict[str, tuple[list[bytes], str]]
 ) -> None:

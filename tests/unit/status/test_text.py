@@ -19,6 +19,7 @@ from faust_assigner.status.report import (
     Difference,
     MemberReport,
     Report,
+    WaitReport,
 )
 from faust_assigner.status.words import condition, span
 from tests.unit.status.test_several import moving, status
@@ -92,6 +93,22 @@ def test_a_short_screen_shows_the_worst_members_by_name_within_a_rank() -> None:
         shown = printed(report(*members), rows=rows)
         assert re.findall(r"^([a-g]) ", shown, re.MULTILINE) == [one.name for one in members]
         assert "more members" not in shown
+
+
+def test_a_part_of_the_report_without_a_line_has_no_title() -> None:
+    """Each title is printed once a line follows it."""
+    titles = ("waiting", "workers differ in", "not known")
+    quiet = report(member("a"))
+    parts: list[dict[str, Any]] = [
+        {"waits": (WaitReport(kind="answer", member="a", text="stands"),)},
+        {"differences": (Difference(name="x", values={"1": ("a",), "2": ("b",)}),)},
+        {"problems": ("no lag of t-0",)},
+    ]
+    found = []
+    for more in ({}, *parts):
+        lines = printed(replace(quiet, **more)).splitlines()
+        found.append([title for title in titles if title in map(str.rstrip, lines)])
+    assert found == [[], *([title] for title in titles)]
 
 
 @pytest.mark.parametrize(

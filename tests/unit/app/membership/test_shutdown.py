@@ -368,6 +368,23 @@ async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Co
     assert sorted(made.acts[1:]) == ["a", "b", "plain"]
 
 
+async def test_the_clients_of_a_producer_that_forgot_them_before_it_hung_are_closed(
+    made: Consumer,
+) -> None:
+    """Faust's producer clears its references first, and then waits for the broker."""
+    sender = SimpleNamespace(client=SimpleNamespace(close=made._noting("plain")))
+    other = SimpleNamespace(client=SimpleNamespace(close=made._noting("transaction")))
+    producer: Any = SimpleNamespace(_producer=sender, _transaction_producers={"a": other})
+
+    async def stop() -> None:
+        producer._producer = None
+        producer._transaction_producers.clear()
+        await for_ever()
+
+    await made.shutdown._stop_producer(producer, stop)
+    assert made.acts == ["plain", "transaction"]
+
+
 @pytest.mark.parametrize(("left", "given"), [(3.0, 3.0), (-1.0, 0.02)])
 async def test_a_producer_stops_within_what_is_left_or_the_least_time(
     made: Consumer, monkeypatch: pytest.MonkeyPatch, left: float, given: float

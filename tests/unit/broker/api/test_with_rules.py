@@ -37,7 +37,7 @@ from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, in_hall
 from tests.unit.broker.api.test_consumer_groups import beats
 
-PRODUCE, INIT, LOG_DIRS = 0, 22, 35
+PRODUCE, FETCH, INIT, LOG_DIRS = 0, 1, 22, 35
 METADATA, HEARTBEAT, CREATE_TOPICS, DELETE_TOPICS = 3, 12, 19, 20
 DESCRIBE_CONSUMERS, DESCRIBE_TOPICS = 69, 75
 UNKNOWN_TOPIC, BARRED, UNKNOWN_ID, GROUP_BARRED = 3, 29, 100, 30
@@ -309,6 +309,28 @@ def test_records_for_a_barred_topic_are_refused_and_those_beside_it_are_taken() 
 
     by_name, by_id = [0, BARRED, BARRED], [0, BARRED, UNKNOWN_ID]
     assert told(("t", "u"), ((WRITE, TOPIC, "t"),), story) == ([by_name, by_id], [2, 0])
+
+
+def test_a_topic_that_a_reader_may_not_see_is_barred_whether_it_exists_or_not() -> None:
+    """Topics are named by name and by id; no rule can bar an unknown id."""
+
+    async def story(hall: Hall) -> Any:
+        ids = {topic.name: topic.topic_id for topic in hall.node.catalogue}
+        found = []
+        for version in (12, 13):
+            parts = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}]
+            if version >= 13:
+                keys = [{"topic_id": one} for one in (*ids.values(), uuid.UUID(int=9))]
+            else:
+                keys = [{"topic": name} for name in ("t", "u", "x")]
+            topics = [{**key, "partitions": parts} for key in keys]
+            answer = await ask(hall, FETCH, version, **limits, topics=topics)
+            found.append([int(topic.partitions[0].error_code) for topic in answer.responses])
+        return found
+
+    limits = {"max_wait": datetime.timedelta(), "min_bytes": 0, "max_bytes": 9}
+    by_name, by_id = [0, BARRED, BARRED], [0, BARRED, UNKNOWN_ID]
+    assert told(("t", "u"), ((READ, TOPIC, "t"),), story) == [by_name, by_id]
 
 
 def test_the_log_directory_is_shown_to_clients_that_may_describe_the_cluster(
