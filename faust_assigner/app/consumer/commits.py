@@ -57,8 +57,8 @@ async def _finish_while_stopping(consumer: Consumer) -> None:
     await app.producer.flush()
 
 
-def forget(consumer: Consumer, tps: Collection[TP]) -> None:
-    """Remove ``tps`` from Faust's tables of read, acknowledged and committed offsets.
+def forget(consumer: Any, tps: Collection[TP]) -> None:
+    """Remove ``tps`` from the tables of first read, read, acknowledged and committed offsets.
 
     Messages attached to uncommitted records are removed, too: these records are processed again.
     """
@@ -68,35 +68,11 @@ def forget(consumer: Consumer, tps: Collection[TP]) -> None:
         consumer._acked_index,
         consumer._read_offset,
         consumer._committed_offset,
+        consumer.first_read,
         consumer.app._attachments._pending,
     ):
         for tp in tps:
             book.pop(tp, None)
-
-
-class KeptBack:
-    """The records whose tables failed. A commit ends before such a record until it is read again."""
-
-    def __init__(self) -> None:
-        #: Source partition -> the offset of its first record whose table failed.
-        self.first: dict[TP, int] = {}
-        #: The partitions in ``first`` that the consumer has since sought to their committed offsets.
-        self.sought: set[TP] = set()
-
-    def add(self, tp: TP, offset: int) -> None:
-        """Keep the record at ``offset`` back."""
-        self.first[tp] = min(offset, self.first.get(tp, offset))
-        self.sought.discard(tp)
-
-    def seek(self, tps: Collection[TP]) -> None:
-        """Note that ``tps`` were sought to their committed offsets: their next records are read again."""
-        self.sought |= self.first.keys() & tps
-
-    def forget(self, tps: Collection[TP]) -> None:
-        """Allow commits of all records of ``tps`` again."""
-        for tp in tps:
-            self.first.pop(tp, None)
-        self.sought.difference_update(tps)
 
 
 def leave_out_of_gap(gap: Any, acked: Collection[int]) -> None:
@@ -122,6 +98,8 @@ def before_unfinished_records(
     partition without a commit. If the worker is killed after this commit, the record is lost. ``kept_back``
     maps a partition to a record that counts as unfinished although Faust has acknowledged it.
     """
+    for tp in tps:
+        leave_out_of_gap(consumer._gap[tp], consumer._acked[tp])
     undone = dict(kept_back)
     for message in list(consumer._unacked_messages):
         if not message.acked and message.generation_id == consumer.app.consumer_generation_id:

@@ -107,6 +107,17 @@ async def _fetch_fairly(
     return {**live, **copies}
 
 
+def note_first(consumer: Any, records: Records) -> None:
+    """Note the first offset of each new source partition in ``records``; on the consumer's thread.
+
+    A partition is new if none of its records was read since it was assigned.
+    """
+    for tp, batch in records.items():
+        is_new = tp not in consumer.first_read
+        if is_new and tp.topic not in consumer.app.tables.changelog_topics:
+            consumer.first_read[tp] = batch[0].offset
+
+
 async def fetch_or_put_back(
     thread: AIOKafkaConsumerThread,
     fetch: Callable[..., Awaitable[Records]],
@@ -117,7 +128,7 @@ async def fetch_or_put_back(
     """Fetch for the consumer thread; put back records that arrive while the flow is stopped."""
     records = await _fetch_fairly(thread.app, consumer, partial(fetch, consumer), active, **limits)
     if thread.consumer.flow_active:
-        thread.consumer.note_first(records)
+        note_first(thread.consumer, records)
         return records
     # Stock Faust drops the batch and seeks to the committed offsets. A partition without a commit then
     # continues after the dropped records, which are lost.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
@@ -178,6 +179,14 @@ class RecordBoundaryCommits:
         ):
             self._soon = self._consumer.add_future(self._commit_soon())
 
+    def record_acked(self, tp: TP) -> None:
+        """Note that an agent has acknowledged a record of ``tp``, maybe in a thread."""
+        loop = self._consumer.loop
+        if _is_running(loop):
+            self.record_ended(tp)
+        else:
+            loop.call_soon_threadsafe(self.record_ended, tp)
+
     async def _commit_soon(self) -> None:
         await self._consumer.maybe_wait_for_commit_to_finish()
         await self._consumer.commit()
@@ -243,3 +252,10 @@ class RecordBoundaryCommits:
 async def _outcome(task: asyncio.Task[bool]) -> bool:
     """Wait for ``task`` without cancelling it."""
     return await asyncio.shield(task)
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether ``loop`` runs this code."""
+    with contextlib.suppress(RuntimeError):  # a thread without a loop
+        return asyncio.get_running_loop() is loop
+    return False

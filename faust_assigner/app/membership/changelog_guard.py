@@ -151,7 +151,7 @@ class ChangelogGuard:
     def _refuse_given_up(self) -> None:
         # In the changelog the change would follow the changes of the partition's next owner.
         event = current_event()
-        if event is not None and event.message in self._app.consumer.given_up:
+        if event is not None and event.message in self._app.consumer.kept_back.given_up:
             raise ProducerSendError(
                 f"{event.message.topic}-{event.message.partition} was revoked while this worker processed "
                 f"the record at offset {event.message.offset}; the next owner processes the record again"

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from faust.transport.drivers import aiokafka as driver
 
 from faust_assigner.app.consumer.back_pressure import BackPressure, run_delivery_callbacks
-from faust_assigner.app.consumer.commits import (
-    KeptBack,
-    before_unfinished_records,
-    forget,
-    leave_out_of_gap,
-    notify_and_commit,
-)
+from faust_assigner.app.consumer.commits import before_unfinished_records, forget, notify_and_commit
 from faust_assigner.app.consumer.delivery import Delivery
+from faust_assigner.app.consumer.kept_back import KeptBack
 from faust_assigner.app.consumer.waits import assigning, committing, committing_offsets, revoking
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 from faust_assigner.app.host.clients import faust_tps
@@ -43,9 +37,9 @@ if TYPE_CHECKING:
     from faust.types.tuples import TP, Message
 
     Records = Mapping[TP, list[ConsumerRecord[bytes, bytes]]]
-    Deliver = Callable[[Message], Awaitable[object]]
 
     from faust_assigner.app.consumer.fetcher import FairFetcher
+    from faust_assigner.app.consumer.kept_back import Deliver
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     from faust.transport.drivers.aiokafka import Consumer
@@ -118,16 +112,6 @@ class RepairedConsumer(Consumer):
         self.fetch_rounds += 1
         return self.delivery.take(await super()._getmany(active_partitions, timeout))
 
-    def note_first(self, records: Records) -> None:
-        """Note the first offset of each new source partition in ``records``; on the consumer's thread.
-
-        A partition is new if none of its records was read since it was assigned.
-        """
-        for tp, batch in records.items():
-            is_new = tp not in self.first_read
-            if is_new and tp.topic not in self.app.tables.changelog_topics:
-                self.first_read[tp] = batch[0].offset
-
     def may_fetch(self, tp: TP) -> bool:
         """Return whether records of ``tp`` may be fetched now."""
         return self.flow_active and tp in self._active_partitions
@@ -136,17 +120,8 @@ class RepairedConsumer(Consumer):
         if self.room.holds_back(message):
             await self.room.wait_for_room()
         if message.tp in self.kept_back.sought:
-            deliver = partial(self._deliver_again, deliver)
+            deliver = partial(self.kept_back.deliver_again, deliver)
         return await self.delivery.hand_out(deliver, message)
-
-    async def _deliver_again(self, deliver: Deliver, message: Message) -> object:
-        """Deliver the first record after a seek to the offset before a record that was kept back."""
-        tp = message.tp
-        for book in (self._acked, self._acked_index, self.app._attachments._pending):
-            book.pop(tp, None)  # these records are read again
-        delivered = await deliver(message)
-        self.kept_back.forget({tp})
-        return delivered
 
     def wake_fetcher(self) -> None:
         """Make the fetcher check again which partitions to fetch."""
@@ -173,7 +148,12 @@ class RepairedConsumer(Consumer):
         """Take over the assignment of an eager round."""
         with assigning(self.app, assigned):
             self._join()
-            self._pause_all(assigned)
+            # Pause all partitions; stock Faust leaves them active until agents and topics are notified.
+            self.between_generations = True
+            self.stop_flow()
+            self.app.flow_control.suspend()
+            self._buffered_partitions.clear()
+            self._paused_partitions.update(faust_tps(assigned))
             # A recovery may end at once; the round must not end before the app has its assignment.
             with self.rounds.answering():
                 await super().on_partitions_assigned(assigned, generation_id)
@@ -184,14 +164,6 @@ class RepairedConsumer(Consumer):
         if self._is_watched:
             self.fence.join()
         self.changes.begin_generation(is_member=self._is_watched)
-
-    def _pause_all(self, assigned: set[TP]) -> None:
-        """Pause all partitions; stock Faust leaves them active until agents and topics are notified."""
-        self.between_generations = True
-        self.stop_flow()
-        self.app.flow_control.suspend()
-        self._buffered_partitions.clear()
-        self._paused_partitions.update(faust_tps(assigned))
 
     def begin_generation(self) -> None:
         """Allow the flow to start; the recovery of the new generation calls this method when it begins."""
@@ -228,10 +200,6 @@ class RepairedConsumer(Consumer):
         """Return the partitions whose revocation has begun; their records are still being finished."""
         return self.incremental.leaving
 
-    async def pause_and_drop(self, changelogs: Collection[TP]) -> None:
-        """Pause ``changelogs`` and drop their queued records."""
-        await self.incremental.pause_and_drop(changelogs)
-
     async def seek_some(self, tps: set[TP]) -> None:
         """Seek ``tps`` to their committed offsets, which one request fetches."""
         await self.incremental.seek_some(tps)
@@ -254,23 +222,8 @@ class RepairedConsumer(Consumer):
 
     @cached_property
     def kept_back(self) -> KeptBack:
-        """The records whose tables failed; no commit includes them or later records."""
-        return KeptBack()
-
-    @cached_property
-    def given_up(self) -> WeakSet[Message]:
-        """The records of revoked partitions that were unfinished at the revocation."""
-        return WeakSet()
-
-    def keep_back(self, message: Message) -> None:
-        """Commit neither ``message``, whose table failed, nor later records until it is read again.
-
-        A wait for empty streams no longer waits for ``message``.
-        """
-        if not message.acked:
-            message.acked = True
-            self._unacked_messages.discard(message)
-            self.kept_back.add(message.tp, message.offset)
+        """The records that no commit includes."""
+        return KeptBack(self)
 
     async def force_commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:
         """Commit, as a wait with a deadline; during the shutdown, within the time left."""
@@ -284,8 +237,6 @@ class RepairedConsumer(Consumer):
 
     def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
         wanted = tuple(tps)
-        for tp in wanted:
-            leave_out_of_gap(self._gap[tp], self._acked[tp])
         with before_unfinished_records(self, wanted, self.kept_back.first):
             return super()._filter_committable_offsets(wanted)
 
@@ -299,8 +250,9 @@ class RepairedConsumer(Consumer):
         If the caller is cancelled, the other waiters still wait. Faust would cancel the future that they
         share and ignore the cancellation; they would then commit beside the running commit.
         """
-        wait = partial(_shielded, super().maybe_wait_for_commit_to_finish)
-        return bool(await self.shutdown.budget.within("Commit under way", wait))
+        wait = super().maybe_wait_for_commit_to_finish
+        within = self.shutdown.budget.within
+        return bool(await within("Commit under way", lambda: asyncio.shield(wait())))
 
     async def commit_and_end_transactions(self) -> None:
         """Commit all committable offsets, including offsets acknowledged during a running commit."""
@@ -316,33 +268,16 @@ class RepairedConsumer(Consumer):
         """
         acked = bool(super().ack(message))
         if acked and self.in_transaction:
-            if _is_running(self.loop):
-                self.record_ended(message.tp)
-            else:  # the agent acknowledges in a thread
-                self.loop.call_soon_threadsafe(self.record_ended, message.tp)
+            self.boundaries.record_acked(message.tp)
         return acked
-
-    def record_ended(self, tp: TP) -> None:
-        """Note that a record of ``tp`` is done; called only under ``exactly_once``."""
-        self.boundaries.record_ended(tp)
-
-    def give_up(self, late: Iterable[Message]) -> None:
-        """Give the unfinished records of revoked partitions up: the next owners process them again.
-
-        Their changes of tables and, under ``exactly_once``, their sends are refused from now on. The end of
-        such a record must not count as an acknowledgement, even if its partition comes back.
-        """
-        for message in late:
-            self.given_up.add(message)
-            self.keep_back(message)
 
     def _forget(self, tps: set[TP]) -> None:
         """Forget the offsets of revoked partitions, and give their unfinished records up."""
-        self.give_up([m for m in list(self._unacked_messages) if m.tp in tps and not m.acked])
+        self.kept_back.give_up(
+            [m for m in list(self._unacked_messages) if m.tp in tps and not m.acked]
+        )
         forget(self, tps)
         self.kept_back.forget(tps)
-        for tp in tps:
-            self.first_read.pop(tp, None)
 
     # -- the shutdown
 
@@ -359,15 +294,3 @@ class RepairedConsumer(Consumer):
     async def leave_group(self) -> None:
         """Flush, commit and leave, so that the group can reassign this worker's partitions at once."""
         await self.shutdown.leave_group(self.commit_and_end_transactions)
-
-
-def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return whether ``loop`` runs this code."""
-    with contextlib.suppress(RuntimeError):  # a thread without a loop
-        return asyncio.get_running_loop() is loop
-    return False
-
-
-async def _shielded(wait: Callable[[], Coroutine[object, None, bool]]) -> bool:
-    """Return the result of ``wait()``, which continues if the caller is cancelled."""
-    return await asyncio.shield(wait())

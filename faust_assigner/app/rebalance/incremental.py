@@ -138,10 +138,10 @@ class IncrementalRebalance:
             if not self._delivery.is_handing_out(revoked) and (
                 not late or not self._app.conf.stream_wait_empty
             ):
-                self._consumer.give_up(late)
+                self._consumer.kept_back.give_up(late)
                 return
             if monotonic() > deadline:
-                self._consumer.give_up(late)
+                self._consumer.kept_back.give_up(late)
                 logger.error(
                     "Partitions are revoked with %d unfinished records after %.0f s; the next "
                     "owner processes these records again",

@@ -52,7 +52,7 @@ class RoundBooks:
         pending, fresh = self._to_take_on(actives, standbys)
         # Drop the records that were fetched before. Such records are older than the replay's
         # records, or they are after its start and would mark the records in between as applied.
-        await recovery.app.consumer.pause_and_drop(pending | fresh)
+        await recovery.app.consumer.incremental.pause_and_drop(pending | fresh)
         recovery.flush_buffers()
         for tp in recovery.databases.doubtful:
             # Records that count as read were dropped when a table failed: read them again.

@@ -251,7 +251,7 @@ def keep_uncommitted(app: AppT, event: EventT[object] | None) -> None:
     Faust acknowledges a record even if its agent fails.
     """
     if event is not None and event.message is not None:
-        app.consumer.keep_back(event.message)
+        app.consumer.kept_back.keep(event.message)
 
 
 def open_for_streams(store: RocksDBBase, partition: int) -> None:

@@ -209,7 +209,7 @@ class Closing:
             message.acked = True
             consumer._unacked_messages.discard(message)
             if self._app.in_transaction:
-                consumer.record_ended(source)
+                consumer.boundaries.record_ended(source)
 
     async def _close(self, keys: list[Key], partition: int, event: _Close) -> bool:
         """Call ``on_window_close`` for each row, delete the rows; return whether all are closed."""

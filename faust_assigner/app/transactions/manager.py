@@ -118,7 +118,7 @@ class PartitionTransactions(TransactionManager):
         if message is None:
             return None
         transactional_id = self.id_of(message.tp)
-        if transactional_id is None or message in self.consumer.given_up:
+        if transactional_id is None or message in self.consumer.kept_back.given_up:
             gone = Share("{}-{}, which was revoked,".format(*message.tp), begun=True)
             gone.abandon()
             return gone

@@ -301,7 +301,7 @@ async def test_a_record_that_ends_while_its_partition_is_handed_over_is_not_comm
         under_way = consumer.maybe_wait_for_commit_to_finish
 
         async def end_meanwhile() -> bool:
-            if consumer.given_up:
+            if consumer.kept_back.given_up:
                 worker.may_end.set()
                 await asyncio.sleep(0.2)
             return bool(await under_way())

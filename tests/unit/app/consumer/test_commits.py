@@ -17,8 +17,10 @@ from intervaltree import IntervalTree
 from mode.utils.objects import Unordered
 
 from faust_assigner.app.consumer import commits
-from faust_assigner.app.consumer.commits import KeptBack, notify_and_commit
+from faust_assigner.app.consumer.commits import notify_and_commit
 from faust_assigner.app.consumer.delivery import Delivery
+from faust_assigner.app.consumer.kept_back import KeptBack
+from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 
 SOURCE, OTHER = TP("orders", 0), TP("orders", 1)
@@ -320,7 +322,8 @@ async def test_a_commit_learns_of_a_record_that_its_agent_acknowledges(
     """At once, before the agent begins the next record; from a thread, in the app's loop."""
     books, ended = Books(), list[TP]()
     books.in_transaction, books.loop = in_transaction, asyncio.get_running_loop()
-    books.boundaries = SimpleNamespace(record_ended=ended.append)
+    books.boundaries = RecordBoundaryCommits.__new__(RecordBoundaryCommits)
+    books.boundaries._consumer, books.boundaries.record_ended = books, ended.append
     first, second = Record(4), Record(5)
     books.take(first, second)
     assert books.ack(first)
@@ -335,7 +338,7 @@ async def test_no_commit_passes_a_record_whose_table_failed() -> None:
     """Another actor finishes record 5; record 4 is read again after the tables work."""
     books, failed, later = Books(), Record(4), Record(5)
     books.take(failed, later)
-    books.keep_back(failed)
+    books.kept_back.keep(failed)
     assert (failed.acked, books._unacked_messages) == (True, {later})
     assert not books.ack(failed), "Faust acknowledges a record whose agent failed"
     assert books.ack(later)
@@ -391,9 +394,9 @@ def test_the_end_of_a_record_whose_partition_was_revoked_is_no_acknowledgement()
     former, again = Record(4), Record(4)
     books.take(former)
     books._forget({OTHER})
-    assert (set(books.given_up), books._unacked_messages) == (set(), {former})
+    assert (set(books.kept_back.given_up), books._unacked_messages) == (set(), {former})
     books._forget({SOURCE})
-    assert (set(books.given_up), books._unacked_messages) == ({former}, set())
+    assert (set(books.kept_back.given_up), books._unacked_messages) == ({former}, set())
     books._committed_offset[SOURCE] = 4
     assert not books.ack(former)
     assert books.committed() is None
@@ -404,7 +407,7 @@ def test_the_end_of_a_record_whose_partition_was_revoked_is_no_acknowledgement()
 
 def test_the_first_record_that_failed_is_the_bound_until_its_partition_is_read_again() -> None:
     """A second failure after the seek keeps back again; a partition that moves away is forgotten."""
-    kept = KeptBack()
+    kept = KeptBack(Revoking(waits=True))
     kept.seek({SOURCE})
     assert (kept.first, kept.sought) == ({}, set())
     for offset in (5, 4, 6):
@@ -430,17 +433,17 @@ async def test_a_seek_of_all_partitions_and_a_restart_end_what_is_kept_back(
     monkeypatch.setattr(driver.Consumer, "perform_seek", silent)
     monkeypatch.setattr(driver.Consumer, "on_restart", silent)
     books = Books()
-    books.keep_back(Record(4))
-    books.keep_back(Record(4))
+    books.kept_back.keep(Record(4))
+    books.kept_back.keep(Record(4))
     await books.perform_seek()
     assert (books.kept_back.first, books.kept_back.sought) == ({SOURCE: 4}, {SOURCE})
     await books.on_restart()
     assert (books.kept_back.first, books.kept_back.sought) == ({}, set())
     done = Record(3)
     done.acked = True
-    books.keep_back(done)
+    books.kept_back.keep(done)
     assert books.kept_back.first == {}
-    books.keep_back(Record(4))
+    books.kept_back.keep(Record(4))
     books._read_offset, books.first_read = {}, {}
     books._forget({SOURCE})
     assert books.kept_back.first == {}

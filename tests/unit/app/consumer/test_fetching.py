@@ -38,8 +38,7 @@ class Thread:
         self.app = SimpleNamespace(
             in_recovery=in_recovery, tables=SimpleNamespace(changelog_topics=changelogs)
         )
-        self.noted: list[Any] = []
-        self.consumer = SimpleNamespace(flow_active=True, note_first=self.noted.append)
+        self.consumer = SimpleNamespace(flow_active=True, first_read={}, app=self.app)
         self.at_hand, self.asked = at_hand, list[tuple[set[TP], float, int | None]]()
         self.sought: dict[TP, int] = {}
 
@@ -115,11 +114,11 @@ async def test_what_arrives_while_the_flow_is_stopped_is_put_back_whole() -> Non
     """Only assigned partitions are set back; their records do not count as first read."""
     thread = Thread({SOURCE: 2, STANDBY: 2})
     assert await thread.fetch() == {SOURCE: 2, STANDBY: 2}
-    assert [set(noted) for noted in thread.noted] == [{SOURCE, STANDBY}]
-    thread.consumer.flow_active = False
+    assert thread.consumer.first_read == {SOURCE: 7}
+    thread.consumer.flow_active, thread.consumer.first_read = False, {}
     assert await thread.fetch() == {}
     assert thread.sought == {SOURCE: 7, STANDBY: 7}
-    assert len(thread.noted) == 1
+    assert thread.consumer.first_read == {}
 
 
 @pytest.mark.parametrize("asked", [None, [TP("orders", p) for p in (0, 1, 2, 3, 9)]])

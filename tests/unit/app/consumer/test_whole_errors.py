@@ -99,7 +99,7 @@ async def test_records_of_sources_come_before_those_of_standbys() -> None:
     """Faust passes partitions on in this order; an error of any type puts the sources back."""
     sought: dict[TP, int] = {}
     answers: list[Any] = [Records((OTHER, 4), (SOURCE, 5)), Records((LOG, 6))]
-    noted: list[Any] = []
+    noted: dict[TP, int] = {}
 
     async def fetch(*_: object, **limits: object) -> Any:
         answer = answers.pop(0)
@@ -110,13 +110,15 @@ async def test_records_of_sources_come_before_those_of_standbys() -> None:
     tables = SimpleNamespace(changelog_topics={"log"})
     thread: Any = SimpleNamespace(
         app=SimpleNamespace(in_recovery=False, tables=tables),
-        consumer=SimpleNamespace(flow_active=True, note_first=noted.append),
+        consumer=SimpleNamespace(
+            flow_active=True, first_read=noted, app=SimpleNamespace(tables=tables)
+        ),
     )
     consumer: Any = SimpleNamespace(seek=sought.__setitem__)
     active = {SOURCE, OTHER, LOG}
     found = await fetch_or_put_back(thread, fetch, consumer, active, timeout=1.0)
     assert [*found] == [OTHER, SOURCE, LOG]
-    assert noted == [found]
+    assert noted == {OTHER: 4, SOURCE: 5}
     answers += [Records((OTHER, 4), (SOURCE, 5)), ValueError("not Kafka's")]
     with pytest.raises(ValueError, match="not Kafka's"):
         await fetch_or_put_back(thread, fetch, consumer, active, timeout=1.0)

@@ -11,6 +11,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from faust_assigner.app.consumer.delivery import Delivery
+from faust_assigner.app.consumer.fetching import note_first
 from faust_assigner.app.consumer.waits import waits_of
 from faust_assigner.app.membership.shutdown import ShutdownBudget
 from faust_assigner.app.rebalance import consumer as module
@@ -149,12 +150,11 @@ async def test_a_revocation_ends_the_generation_its_transactions_and_its_changes
         "given up",
     ]
     assert consumer._buffered_partitions == set()
-    assert consumer.first_read == {STANDBY: 3}
     left = {(one.offset, one.acked) for one in consumer._unacked_messages}
     assert left == {(4, True), (6, False)}
     assert consumer.kept_back.first == {}
     assert unfinished.acked
-    assert unfinished in consumer.given_up
+    assert unfinished in consumer.kept_back.given_up
 
 
 async def test_a_revocation_and_a_commit_are_waits_with_deadlines(
@@ -242,21 +242,17 @@ async def test_the_steps_of_shutdown_transactions_and_rounds_are_those_of_the_pa
     consumer.shutdown = SimpleNamespace(
         leave_group=consumer.noting("leave"), wait_for_streams=consumer.noting("streams")
     )
-    consumer.boundaries = SimpleNamespace(record_ended=lambda tp: consumer.acts.append(tp))
     consumer.incremental = SimpleNamespace(
         leaving=frozenset(tps),
-        pause_and_drop=consumer.noting("pause"),
         seek_some=consumer.noting("seek"),
     )
     await consumer.leave_group()
     await consumer.wait_empty()
-    consumer.record_ended(SOURCE)
-    await consumer.pause_and_drop(tps)
     await consumer.seek_some(tps)
     assert consumer.acts[0] == ("leave", consumer.commit_and_end_transactions)
     assert consumer.acts[1][0] == "streams"
     assert consumer.acts[1][1].__func__ is driver.Consumer.wait_empty
-    assert consumer.acts[2:] == [SOURCE, ("pause", tps), ("seek", tps)]
+    assert consumer.acts[2:] == [("seek", tps)]
     assert consumer.leaving == tps
 
 
@@ -283,8 +279,9 @@ def test_the_first_record_of_a_source_is_noted_once() -> None:
     consumer.first_read = {}
     consumer.app = SimpleNamespace(tables=SimpleNamespace(changelog_topics={"log"}))
     for offset in (7, 9):
-        consumer.note_first(
-            {SOURCE: [SimpleNamespace(offset=offset)], STANDBY: [SimpleNamespace(offset=offset)]}
+        note_first(
+            consumer,
+            {SOURCE: [SimpleNamespace(offset=offset)], STANDBY: [SimpleNamespace(offset=offset)]},
         )
     assert consumer.first_read == {SOURCE: 7}
 
@@ -494,8 +491,8 @@ def test_the_first_record_of_each_source_in_a_batch_is_noted() -> None:
     def batch(*offsets: int) -> list[Any]:
         return [SimpleNamespace(offset=offset) for offset in offsets]
 
-    consumer.note_first({SOURCE: batch(4, 5), STANDBY: batch(1)})
-    consumer.note_first({SOURCE: batch(6), other: batch(0, 1)})
+    note_first(consumer, {SOURCE: batch(4, 5), STANDBY: batch(1)})
+    note_first(consumer, {SOURCE: batch(6), other: batch(0, 1)})
     assert consumer.first_read == {SOURCE: 4, other: 0}
 
 

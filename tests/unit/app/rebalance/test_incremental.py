@@ -346,7 +346,7 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
     record = SimpleNamespaceOf(tp=A, offset=7, acked=done)
     consumer._unacked_messages = {record, SimpleNamespaceOf(tp=B, acked=False)}
     await consumer.incremental._finish({A})
-    assert set(consumer.given_up) == (set() if done else {record})
+    assert set(consumer.kept_back.given_up) == (set() if done else {record})
     assert record.acked, "its end is no acknowledgement"
     assert consumer.kept_back.first == ({} if done else {A: 7}), "no commit includes it"
     assert ("with 1 unfinished records after 30 s" in caplog.text) == is_late
@@ -444,7 +444,7 @@ async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
         consumer.delivery._handing_out = None
 
     monkeypatch.setattr(handing_over.asyncio, "sleep", sleep)
-    await consumer.pause_and_drop({LOG})
+    await consumer.incremental.pause_and_drop({LOG})
     assert consumer.delivery._handing_out == (A if delivering == A else None)
     assert (consumer._paused_partitions, consumer._buffered_partitions) == ({LOG}, {A})
     assert consumer.delivery._in_hand == {A: [1], LOG: []}

@@ -84,7 +84,7 @@ async def test_a_changelog_s_record_under_way_is_waited_for_however_long_it_take
             consumer.delivery._handing_out = A
 
     monkeypatch.setattr(incremental.asyncio, "sleep", sleep)
-    await consumer.pause_and_drop([LOG])
+    await consumer.incremental.pause_and_drop([LOG])
     look_s = incremental.LOOK_S
     assert looks == [(look_s, [other, *[A] * number]) for number in range(3)]
     assert [one.message.tp for one in queue._queue] == [other, A, A, A]

@@ -152,7 +152,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         leaving=frozenset(),
         between_generations=False,
         _paused_partitions={*SOURCES, A, B},
-        pause_and_drop=note("hold back"),
+        incremental=SimpleNamespace(pause_and_drop=note("hold back")),
         seek_some=note("seek"),
         seek_wait=note("seek to"),
         resume_partitions=lambda tps: acts.append(("resume", set(tps))),
@@ -961,7 +961,7 @@ async def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(ma
         opening.set()
         await asyncio.sleep(3600)
 
-    made.app.consumer.pause_and_drop = drop_records
+    made.app.consumer.incremental.pause_and_drop = drop_records
     await made.assign({A, B}, {C}, set())
     await opening.wait()
     made.restart_recovery()

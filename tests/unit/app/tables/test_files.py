@@ -122,7 +122,7 @@ class Failing:
 def keep_back(it: Failing) -> list[Any]:
     """Return the list of the records that the consumer keeps back from now on."""
     kept: list[Any] = []
-    it.made.app._consumer.keep_back = kept.append
+    it.made.app._consumer.kept_back = SimpleNamespace(keep=kept.append)
     return kept
 
 
@@ -568,7 +568,7 @@ def test_all_databases_are_closed_though_one_fails(caplog: Any) -> None:
 def test_a_record_whose_agent_failed_is_kept_back_from_commits() -> None:
     """There is no record outside a stream; a timer's event has no message."""
     kept: list[object] = []
-    app = SimpleNamespace(consumer=SimpleNamespace(keep_back=kept.append))
+    app = SimpleNamespace(consumer=SimpleNamespace(kept_back=SimpleNamespace(keep=kept.append)))
     keep_uncommitted(app, None)
     keep_uncommitted(app, SimpleNamespace(message=None))
     assert kept == []

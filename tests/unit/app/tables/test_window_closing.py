@@ -102,6 +102,11 @@ class Consumer:
         """Return the next offset."""
         return self.positions[tp]
 
+    @property
+    def boundaries(self) -> Consumer:
+        """Return the part that hears of ended records."""
+        return self
+
     def record_ended(self, tp: TP) -> None:
         """Record the end of a record."""
         self.ended.append(tp)

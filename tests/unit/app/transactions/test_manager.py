@@ -145,7 +145,9 @@ class Stock(TransactionManager):  # type: ignore[misc]
         self.crashes: list[BaseException] = []
         self.should_stop = False
         self.consumer = SimpleNamespace(
-            lost=0, key_partition=self._partition_of, given_up=list[Any]()
+            lost=0,
+            key_partition=self._partition_of,
+            kept_back=SimpleNamespace(given_up=list[Any]()),
         )
         self.consumer.lose_membership = self._lose
         self.known: int | None = None
