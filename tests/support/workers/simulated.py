@@ -97,7 +97,7 @@ def simulated_clocks(loop: SimulatedLoop) -> Iterator[None]:
                 if is_clock(value)
             ]
             patches += _in_defaults(module, clocks)
-    started = []
+    before, started = set(sys.modules), list[Any]()
     try:
         for one in patches:
             one.start()
@@ -106,6 +106,17 @@ def simulated_clocks(loop: SimulatedLoop) -> Iterator[None]:
     finally:
         for one in reversed(started):
             one.stop()
+    late = [
+        name
+        for name in sys.modules.keys() - before
+        if name.startswith(PACKAGES) and set(clocks.values()) & _hashable(sys.modules[name])
+    ]
+    assert not late, f"import {late} before the simulation: they keep its clock"
+
+
+def _hashable(module: Any) -> set[Any]:
+    """Return the functions of ``module``."""
+    return {value for value in vars(module).values() if callable(value) and value.__hash__}
 
 
 def is_clock(value: object) -> bool:

@@ -17,8 +17,11 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from faust.types.tuples import RecordMetadata
 
+from faust_assigner.app import compose as compose
 from faust_assigner.app.metrics.probes import MARK
+from faust_assigner.app.rebalance import leader as leader
 from faust_assigner.app.rebalance.consumer_thread import ThreadListener
+from faust_assigner.page import mount as mount
 from tests.support.workers.simulated import SimulatedConsumer, SimulatedTransport
 from tests.support.workers.virtual_kafka import Logs, Record
 from tests.unit.app.lives.told import WORKER, Sensed, Told, tps
