@@ -147,9 +147,18 @@ class Bench:
         self.lines: list[str] = []
         self.store = NotedStore(self.lines)
         self.log = PartitionLog(self.store, TOPIC, 3)
-        self.log.waiters[1] = lambda: self.lines.append("  a waiter wakes up")
+        self.log.waiters[1] = self._woken
         self.now_ms = 1_000
         self._last: list[str] = []
+
+    def _woken(self) -> None:
+        """Note what a waiting fetch finds."""
+        states = {
+            pid: (one.epoch, one.coordinator_epoch) for pid, one in self.log.producers.items()
+        }
+        self.note(
+            f"a waiter finds the end {self.log.end_offset}, stable {self.log.stable_offset}, {states}"
+        )
 
     def note(self, line: str) -> None:
         """Add a line."""
@@ -178,7 +187,7 @@ class Bench:
         """Begin a second life over the same store."""
         self.lines.append("-- restart")
         self.log = open_log(self.store, TOPIC, 3)
-        self.log.waiters[1] = lambda: self.lines.append("  a waiter wakes up")
+        self.log.waiters[1] = self._woken
         self._last = state(self.log)
         self.lines += [f"  {line}" for line in self._last]
 

@@ -171,6 +171,24 @@ def compacted(bench: Bench) -> None:
     bench.restart()
 
 
+def unmarked(bench: Bench) -> None:
+    """Markers of aborted and committed transactions whose batches compaction has removed."""
+    rules = Rules(0.0, 100)
+    common = {"attributes": TRANSACTIONAL}
+    for producer_id, commits in ((1, False), (2, True), (3, False)):
+        bench.append(A, producer_id=producer_id, epoch=0, sequence=0, **common)
+        bench.ends(producer_id, 0, commits=commits)
+        bench.append(B, producer_id=producer_id, epoch=0, sequence=1)
+    bench.append(A)
+    for wait_ms in (0, 1, 99, 1, 99):
+        bench.now_ms += wait_ms
+        bench.append(C)
+        bench.step(f"a pass after {wait_ms} ms", lambda: bench.clean(rules))
+    bench.reads((0, 4, 7), (10_000,))
+    bench.step("trim", lambda: bench.log.trim(9))
+    bench.restart()
+
+
 def lost(bench: Bench) -> None:
     """Batches are missing; the loss is found, refused, accepted, and accepted for good."""
     for number in range(6):
@@ -202,4 +220,5 @@ STORIES: dict[str, Callable[[Bench], None]] = {
     "transacted": transacted,
     "compacted": compacted,
     "lost": lost,
+    "unmarked": unmarked,
 }

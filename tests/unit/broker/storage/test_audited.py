@@ -153,6 +153,7 @@ def _played(broker: Broker, boot: Callable[[int], None]) -> None:
     broker.start("five writes that were not synced are missing after a power loss")
     broker.stop()
     broker.edit(lambda audit: audit.note_synced((audit.writes or 0) + 3))
+    broker.edit(lambda audit: audit.note_end(place, 6))
     boot(4)
     broker.start("three synced writes are missing after a power loss")
     broker.start("their loss is accepted", **ACCEPT)
