@@ -21,7 +21,7 @@ from tests.support.examples import examples
 @pytest.mark.parametrize("seed", [101, pytest.param(102, marks=pytest.mark.slow)])
 def test_no_random_instance_is_sub_optimal(seed: int) -> None:
     """Load, group balance and stickiness equal the oracle's on 600 instances for each seed."""
-    seen, worse = run(600, seed)
+    seen, worse = run(examples(600, 150), seed)
     assert worse == []
     assert len(seen) == 12, "some regime was not played"
 

@@ -163,6 +163,7 @@ class Watch:
     def __init__(self) -> None:
         self.kept: dict[object, set[Hashable]] = {}
         self.before = Snapshot()
+        self.after: Snapshot | None = None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
@@ -184,7 +185,7 @@ class Watch:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self) -> Generator[None, object, object]:
         """Exclude things that exist before the test."""
-        self.before = Snapshot()
+        self.before, self.after = self.after or Snapshot(), None
         return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -209,15 +210,15 @@ class Watch:
         began, collected = time.monotonic(), 0
         while True:
             kept = set().union(*self.kept.values())
+            now = Snapshot()
             found = {
-                key: what
-                for key, what in Snapshot().newer_than(self.before).items()
-                if key not in kept
+                key: what for key, what in now.newer_than(self.before).items() if key not in kept
             }
             waited_s = time.monotonic() - began
             if not found or waited_s > GRACE_S:
+                self.after = now  # the next test's start
                 return sorted(found.values())
-            del found  # the dict keeps garbage alive
+            del now, found  # they keep garbage alive
             # The test's own garbage is young; a full collection takes a quarter of a second.
             if collected < len(COLLECTIONS) and waited_s >= COLLECTIONS[collected][0]:
                 gc.collect(COLLECTIONS[collected][1])

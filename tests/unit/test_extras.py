@@ -32,6 +32,8 @@ ROOMS: Mapping[tuple[str, ...], tuple[Sequence[str], str]] = {
     ("faust",): (("app", "deploy", "doctor", "page", "snapshots"), r"app\.metrics\.exporters"),
     ("spark",): (("pipeline", "snapshots"), "-"),
 }
+#: The rooms whose imports take the longest.
+LONG = (("faust",), ("service",), ("spark",))
 IMPORT = """
 import importlib, json, pkgutil, re, sys
 rooms, left_out, blocked = json.loads(sys.argv[1])
@@ -108,7 +110,13 @@ def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("extras", ROOMS, ids=lambda extras: "+".join(extras) or "none")
+@pytest.mark.parametrize(
+    "extras",
+    [
+        pytest.param(one, id=one[0] if one else "none", marks=[pytest.mark.slow] * (one in LONG))
+        for one in ROOMS
+    ],
+)
 def test_rooms_import_with_their_extra_alone(extras: tuple[str, ...]) -> None:
     """No module of the rooms imports a package installed only by an extra of other rooms."""
     blocked = modules(chain.from_iterable(ROOMS)) - modules(extras)

@@ -87,6 +87,7 @@ def test_faults_beside_assertions_are_planted_although_pytest_rewrites_these(
     assert (verdict.outcome, verdict.detail) == (KILLED, "tests/unit/room/test_it.py::test_equal")
 
 
+@pytest.mark.slow
 def test_a_fault_that_lets_tests_hang_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_fault_that_lets_tests_hang_is_killed(
     assert "could not end" in verdict.detail
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds another process's memory")
 def test_a_fault_that_fills_the_memory_is_killed_by_the_limit_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -133,6 +135,7 @@ def test_what_survives_meets_the_stories_of_the_room(tmp_path: Path) -> None:
     assert (root / IT).read_text() == source
 
 
+@pytest.mark.slow
 def test_a_function_that_no_test_calls_is_not_seen_and_one_called_by_the_import_is(
     tmp_path: Path,
 ) -> None:
@@ -168,6 +171,7 @@ def test_faults_in_a_default_and_in_a_function_made_at_the_import_are_judged(
         assert [one.mutation.function for one in found] == seen, name
 
 
+@pytest.mark.slow
 def test_tests_that_fail_without_a_fault_kill_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

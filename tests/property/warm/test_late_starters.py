@@ -98,6 +98,8 @@ def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
             assert owners(second) == was, seed
             assert second.moves == sum(now[task] != m for task, m in was.items())
         assert len(late) == members
+        if told == examples(8, 2):
+            break
     assert told or members >= 30, "of the one life of a large group the early may have moved"
 
 

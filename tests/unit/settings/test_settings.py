@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import math
 import re
@@ -102,26 +101,21 @@ def test_a_wrong_value_is_named_with_its_setting(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("setting", [*table.SETTINGS, *OPTIONS], ids=lambda setting: setting.name)
-@pytest.mark.parametrize(
-    "value", ["inf", "-inf", "1e400", "nan", " ", "None", "5s", "off", "-1", "1e30"]
-)
-def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any], value: str) -> None:
+def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any]) -> None:
     """A value of "inf" records caused an OverflowError that ended each round of a leader."""
-    with suppress(ConfigError):
-        read(setting, environment={setting.name: value})
+    for value in ("inf", "-inf", "1e400", "nan", " ", "None", "5s", "off", "-1", "1e30"):
+        with suppress(ConfigError):
+            read(setting, environment={setting.name: value})
 
 
 @by_name
-@pytest.mark.parametrize(
-    "value",
-    ["inf", "-inf", "1e400", 10**400, float("nan"), b"\xff", "\x00", object()],
-    ids=["inf", "below", "beyond", "huge", "nan", "bytes", "nul", "object"],
-)
-def test_whatever_is_said_is_a_value_or_named_as_none(setting: Setting[Any], value: Any) -> None:
+def test_whatever_is_said_is_a_value_or_named_as_none(setting: Setting[Any]) -> None:
     """An odd value must neither end the worker nor make the leader forget previous owners."""
-    with contextlib.suppress(ConfigError):
-        found = read(setting, argument=value, environment={})
-        assert not isinstance(found, float) or math.isfinite(found)
+    values = ("inf", "-inf", "1e400", 10**400, float("nan"), b"\xff", "\x00", object())
+    for value in values:
+        with suppress(ConfigError):
+            found = read(setting, argument=value, environment={})
+            assert not isinstance(found, float) or math.isfinite(found), value
 
 
 @by_name
@@ -135,13 +129,18 @@ def test_the_default_is_a_value_of_its_kind(setting: Setting[Any]) -> None:
 
 @functools.cache
 def names_in_code() -> frozenset[str]:
-    """Names and attributes in the package's code, except in the table."""
-    paths = sorted((ROOT / "faust_assigner").rglob("*.py"))
+    """Names and attributes in the package's code, except in the table; of files with a setting's name."""
+    words = {setting.name.removeprefix("FAUST_ASSIGNER_") for setting in table.SETTINGS}
+    texts = (
+        path.read_text()
+        for path in sorted((ROOT / "faust_assigner").rglob("*.py"))
+        if path != ROOT / "faust_assigner" / "settings" / "table.py"
+    )
     nodes = (
         node
-        for path in paths
-        if path != ROOT / "faust_assigner" / "settings" / "table.py"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for text in texts
+        if words.intersection(re.findall(r"\w+", text))
+        for node in ast.walk(ast.parse(text))
     )
     return frozenset(
         node.id if isinstance(node, ast.Name) else node.attr
@@ -166,7 +165,7 @@ def test_no_setting_is_missing_in_the_table() -> None:
         assert {name for name in named if not name.startswith("FAUST_ASSIGNER_KAFKA")} <= known, (
             path
         )
-        if path.parent.name == "settings":
+        if path.parent.name == "settings" or not named & known:
             continue
         literals = [
             node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)

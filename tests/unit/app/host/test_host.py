@@ -63,11 +63,7 @@ def test_the_page_is_the_tables(tmp_path: Path) -> None:
 def test_every_named_test_exists(test: str) -> None:
     """The test's file defines the named function."""
     file, _, name = test.partition("::")
-    tree = ast.parse((ROOT / file).read_text())
-    found = [
-        n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
-    assert name in found
+    assert re.search(rf"^ *(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
 
 
 def test_no_name_is_listed_twice_and_every_reason_is_given() -> None:
@@ -110,9 +106,11 @@ def _host_names() -> set[str]:
     }
 
 
-def _private_uses(tree: ast.AST, inside: str | None = None) -> Iterator[tuple[str | None, str]]:
+def _private_uses(tree: ast.AST) -> Iterator[tuple[str | None, str]]:
     """Yield (class of a use on self, else None; name)."""
-    for node in ast.iter_child_nodes(tree):
+    left: list[tuple[ast.AST, str | None]] = [(tree, None)]
+    while left:
+        node, inside = left.pop()
         if (
             isinstance(node, ast.Attribute)
             and node.attr.startswith("_")
@@ -120,7 +118,8 @@ def _private_uses(tree: ast.AST, inside: str | None = None) -> Iterator[tuple[st
         ):
             on_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
             yield inside if on_self else None, node.attr
-        yield from _private_uses(node, node.name if isinstance(node, ast.ClassDef) else inside)
+        below = node.name if isinstance(node, ast.ClassDef) else inside
+        left += [(child, below) for child in ast.iter_child_nodes(node)]
 
 
 def test_every_private_name_the_app_uses_is_in_the_table() -> None:
