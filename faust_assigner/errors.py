@@ -32,6 +32,9 @@ class PlanInputError(FaustAssignerError, ValueError):
 class MetadataRefused(FaustAssignerError, ValueError):
     """A member's metadata exceeds a limit or has the wrong shape; the member counts as stateless."""
 
+    #: The member's URL, if it could be read; else "".
+    url = ""
+
 
 class ConfigError(FaustAssignerError, ValueError):
     """A setting has an unknown name or an impossible value."""

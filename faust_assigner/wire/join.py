@@ -224,18 +224,23 @@ def decode_join(
 
     Claims are returned as :class:`~faust_assigner.wire.runs.Runs`, so their cost grows with their bytes, not
     with the number of partitions. ``memo`` is a dict that the caller keeps for one round: it saves decoding
-    the common parts of members with equal subscriptions again. Raises :class:`MetadataRefused`.
+    the common parts of members with equal subscriptions again. Raises :class:`MetadataRefused`, with the
+    member's URL.
     """
     stock = read_json(bytes(user_data or b""), limit=USER_DATA_BYTES)
     url = read_label(stock.get("url"), "url", chars=URL_CHARS)
-    ours = stock.get(KEY)
-    if ours is None:
-        actives, standbys = read_stock_claims(stock.get("assignment"))
-        ids = read_group_ids(stock.get("topic_groups"))
-        return JoinData(url, actives, standbys, version=STOCK, group_ids=ids)
-    version, raw = split_value(ours)
-    found = _read_fields(Reader(raw), tuple(sorted(set(topics))), {} if memo is None else memo)
-    return JoinData(url, version=min(version, VERSION), **found)
+    try:
+        ours = stock.get(KEY)
+        if ours is None:
+            actives, standbys = read_stock_claims(stock.get("assignment"))
+            ids = read_group_ids(stock.get("topic_groups"))
+            return JoinData(url, actives, standbys, version=STOCK, group_ids=ids)
+        version, raw = split_value(ours)
+        found = _read_fields(Reader(raw), tuple(sorted(set(topics))), {} if memo is None else memo)
+        return JoinData(url, version=min(version, VERSION), **found)
+    except MetadataRefused as refused:
+        refused.url = url
+        raise
 
 
 def _read_fields(fields: Reader, topics: tuple[str, ...], memo: Memo) -> dict[str, Any]:

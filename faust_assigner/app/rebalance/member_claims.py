@@ -14,7 +14,7 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims, Member
 from faust_assigner.wire.bounded import NAME_CHARS, TOPICS
 from faust_assigner.wire.directory import Directory
-from faust_assigner.wire.join import STOCK, JoinData, Memo, decode_join, url_of
+from faust_assigner.wire.join import STOCK, JoinData, Memo, decode_join
 from faust_assigner.wire.positions import within
 from faust_assigner.wire.runs import Numbers, Runs
 
@@ -51,23 +51,21 @@ def read_members(metadata: Mapping[str, object]) -> tuple[MemberClaims, ...]:
 
 
 def _read_member(member_id: str, said: ConsumerProtocolMemberMetadata, memo: Memo) -> MemberClaims:
-    refused: str | None = None
-    data = JoinData(version=STOCK)
+    refused, data = "", JoinData()
     topics = _topics(said.subscription)
+    try:
+        data = decode_join(said.user_data, topics, memo=memo)
+    except MetadataRefused as exc:
+        refused, data = str(exc), JoinData(exc.url)
+    except Exception as exc:  # a bug in the decoder must not stop the leader
+        refused = f"{type(exc).__name__} while reading"
     if len(topics) > TOPICS:
         refused, topics = f"{len(topics)} topics, the limit is {TOPICS}", topics[:TOPICS]
-    else:
-        try:
-            data = decode_join(said.user_data, topics, memo=memo)
-        except MetadataRefused as exc:
-            refused = str(exc)
-        except Exception as exc:  # a bug in the decoder must not stop the leader
-            refused = f"{type(exc).__name__} while reading"
-    if refused is not None:
-        refused += STATELESS
-        data = JoinData(url_of(said.user_data), version=STOCK)
     version = said.version if type(said.version) is int else 0
-    return MemberClaims(member_id, topics, data, version, refused)
+    if not refused:
+        return MemberClaims(member_id, topics, data, version)
+    data = JoinData(data.url, version=STOCK)
+    return MemberClaims(member_id, topics, data, version, refused + STATELESS)
 
 
 def _topics(subscription: Iterable[object]) -> tuple[str, ...]:

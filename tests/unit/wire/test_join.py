@@ -396,3 +396,15 @@ def test_a_capacity_has_a_least_and_a_largest_value(capacity: float, is_read: bo
         return
     with pytest.raises(MetadataRefused, match="the capacity"):
         decode_join(raw, ())
+
+
+@pytest.mark.parametrize(("url", "said"), [("http://a", "http://a"), ("", "")])
+def test_refused_metadata_keep_their_url(url: str, said: str) -> None:
+    """Without a readable URL the refusal has none."""
+    stock = {"url": url, "assignment": "no claims"}
+    with pytest.raises(MetadataRefused) as refused:
+        decode_join(json.dumps(stock).encode(), TOPICS)
+    assert refused.value.url == said
+    with pytest.raises(MetadataRefused) as unreadable:
+        decode_join(b"{", TOPICS)
+    assert unreadable.value.url == ""
