@@ -176,7 +176,14 @@ def test_a_rebalance_that_waits_for_a_frozen_worker_names_it(fleet: Measured) ->
 @pytest.mark.timeout(400)
 def test_the_last_decision_is_told_when_its_leader_is_dead(fleet: Measured) -> None:
     """The group's record still has the dead leader, and the other workers have the decision."""
-    found = until(fleet, lambda found: found["totals"]["ready"] == found["totals"]["members"])
+    workers = len(fleet.living())
+    found = until(
+        fleet,
+        lambda found: (
+            found["is_settled"]
+            and found["totals"]["ready"] == found["totals"]["members"] == workers
+        ),
+    )
     leader = next(name for name in fleet.workers if by_url(found, fleet, name)["is_leader"])
     os.kill(fleet.workers[leader].process.pid, signal.SIGKILL)
     fleet.workers[leader].process.wait()

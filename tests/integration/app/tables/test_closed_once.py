@@ -46,7 +46,7 @@ def test_windows_that_a_worker_leaves_are_closed_by_the_next_one(tmp_path: Path)
 def test_each_window_is_closed_with_its_last_value_through_joins_and_kills(tmp_path: Path) -> None:
     """Twelve events with at_least_once, on the embedded broker."""
     with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
-        story(broker.bootstrap, tmp_path, "at_least_once", 12, 1, keys=FEW_KEYS)
+        story(broker.bootstrap, tmp_path, "at_least_once", 12, 7, keys=FEW_KEYS)
 
 
 @pytest.mark.slow
@@ -56,4 +56,4 @@ def test_each_window_is_closed_once_under_exactly_once_through_joins_and_kills(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
     """Twelve events on Apache Kafka."""
-    story(kafka.bootstrap, tmp_path, "exactly_once", 12, 7, keys=FEW_KEYS)
+    story(kafka.bootstrap, tmp_path, "exactly_once", 12, 9, keys=FEW_KEYS)
