@@ -37,7 +37,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
         broker = stack.enter_context(broker_process())
         made = Measured(app_id, broker.bootstrap, PARTITIONS, folder, session_s=30.0)
         stack.callback(made.stop)
-        load = Load(broker.bootstrap, app_id, PARTITIONS, orders_per_s=20.0)
+        load = Load(broker.bootstrap, app_id, PARTITIONS, orders_per_s=5.0)
         load.prepare(waiting=5)
         stack.callback(load.stop)
         load.start()

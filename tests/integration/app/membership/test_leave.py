@@ -31,7 +31,7 @@ def two_workers(folder: Path, **more: Any) -> Iterator[tuple[Fleet, Load]]:
             settings={"faust_assigner_cooperative": True},
             **more,
         )
-        load = Load(broker.bootstrap, app_id, 4, orders_per_s=20.0)
+        load = Load(broker.bootstrap, app_id, 4, orders_per_s=10.0)
         try:
             load.prepare(5)
             for name in ("w1", "w2"):
