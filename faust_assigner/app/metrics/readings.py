@@ -17,6 +17,7 @@ from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.figures import COUNTED
 from faust_assigner.app.metrics.stalled import StalledPartition, unreadable
 from faust_assigner.app.rebalance.observers import DecisionInputs
+from faust_assigner.app.rebalance.outcome import loads
 from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.tables.files import corrupt_folders
 from faust_assigner.model import NOBODY
@@ -114,7 +115,7 @@ def decision(inputs: DecisionInputs, plan: Plan) -> dict[str, Series]:
     """Return the figures that only the leader of a round knows. Cost: O(tasks)."""
     return {
         "members": {_BARE: len(inputs.members)},
-        "tasks": {_BARE: plan.layout.tasks},
+        "tasks": {_BARE: int(np.count_nonzero(loads(plan)))},
         "off_target_tasks": {_BARE: int(np.count_nonzero(plan.flat_owner != plan.flat_target))},
         "warming_tasks": {_BARE: int(np.count_nonzero(plan.flat_warmup != NOBODY))},
         "uncovered_tasks": {_BARE: uncovered(inputs, plan)},

@@ -25,6 +25,7 @@ from mode import get_logger
 
 from faust_assigner.app.rebalance.leader_round import Round
 from faust_assigner.app.rebalance.member import Memory
+from faust_assigner.app.rebalance.outcome import loads
 from faust_assigner.app.rebalance.table_facts import TableFacts, facts_of
 from faust_assigner.views.placed import RULES
 from faust_assigner.wire.answer import Answer
@@ -62,7 +63,7 @@ def round_line(found: Round) -> str:
     start = f"Generation {found.inputs.generation} ({told.trigger}): {told.members} members, "
     if found.plan is None:
         return start + "partitions assigned without regard to their former owners"
-    rules = np.bincount(found.plan.flat_rule, minlength=len(RULES)).tolist()
+    rules = np.bincount(found.plan.flat_rule[loads(found.plan)], minlength=len(RULES)).tolist()
     counted = ", ".join(
         f"{count} {rule}" for rule, count in zip(RULES, rules, strict=True) if count
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from faust_assigner.app.rebalance.observers import DecisionInputs
-from faust_assigner.model import NOBODY
+from faust_assigner.model import NOBODY, Bools
 from faust_assigner.planner import Plan
 from faust_assigner.wire.outcome import MOST_NAMED, Outcome
 
@@ -39,7 +39,7 @@ def outcome_of(
     return Outcome(
         **vars(told)
         | {
-            "tasks": plan.layout.tasks,
+            "tasks": int(np.count_nonzero(loads(plan))),
             "moved": moved_tasks(plan),
             "cold": int(np.count_nonzero(plan.flat_cold)),
             "off_target": int(np.count_nonzero(plan.flat_owner != plan.flat_target)),
@@ -57,8 +57,12 @@ def moved_tasks(plan: Plan) -> int:
 
     Weightless tasks do not count. The log, the ledger and ``history`` use this number.
     """
-    works = plan.layout.per_task(lambda group: not group.weightless)
-    return int(np.count_nonzero(plan.flat_moved & works))
+    return int(np.count_nonzero(plan.flat_moved & loads(plan)))
+
+
+def loads(plan: Plan) -> Bools:
+    """Return for each task whether it is a load; the task of Faust's leader topic is none."""
+    return plan.layout.per_task(lambda group: not group.weightless)
 
 
 def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:

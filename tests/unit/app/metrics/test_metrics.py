@@ -528,7 +528,7 @@ async def test_a_decision_is_counted_by_what_it_moves_and_takes(shop: Shop) -> N
         flat_owner=np.array([0, 0, 1]),
         flat_target=np.array([0, 1, 1]),
         flat_warmup=np.array([NOBODY, 1, NOBODY]),
-        layout=SimpleNamespace(tasks=3),
+        layout=SimpleNamespace(per_task=lambda _: np.array([True, True, True])),
         groups=(),
         member_ids=("a", "b"),
     )

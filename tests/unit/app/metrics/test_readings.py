@@ -198,7 +198,7 @@ def test_a_decision_s_figures_count_tasks(monkeypatch: pytest.MonkeyPatch) -> No
     """Each figure has its own array."""
     monkeypatch.setattr(readings, "uncovered", lambda inputs, plan: 5)
     plan: Any = SimpleNamespace(
-        layout=SimpleNamespace(tasks=6),
+        layout=SimpleNamespace(per_task=lambda _: np.array([True] * 5 + [False])),
         flat_owner=np.array([0, 1, 2, 0, 1, NOBODY]),
         flat_target=np.array([0, 2, 2, 1, 0, NOBODY]),
         flat_warmup=np.array([NOBODY, 0, NOBODY, 1, NOBODY, NOBODY]),
@@ -206,7 +206,7 @@ def test_a_decision_s_figures_count_tasks(monkeypatch: pytest.MonkeyPatch) -> No
     inputs: Any = SimpleNamespace(members=("a", "b", "c", "d"))
     assert readings.decision(inputs, plan) == {
         "members": {(): 4},
-        "tasks": {(): 6},
+        "tasks": {(): 5},
         "off_target_tasks": {(): 3},
         "warming_tasks": {(): 2},
         "uncovered_tasks": {(): 5},

@@ -21,6 +21,7 @@ from faust_assigner.app.rebalance.findings import (
     _named,
     own_assignment_line,
 )
+from faust_assigner.app.rebalance.leader import leader_topic
 from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.app.rebalance.outcome import moved_tasks
 from faust_assigner.app.rebalance.table_facts import TableFacts
@@ -83,6 +84,15 @@ def test_each_round_is_one_line_of_the_leader_and_one_of_each_worker(lines_of: R
     assert [line.partition("; ")[2] for line in by_workers] == [
         "of the active changelogs 3 warm, 0 cold"
     ] * 2
+
+
+def test_fausts_leader_topic_is_no_task(lines_of: Round) -> None:
+    """The line would otherwise report one task more than the page shows."""
+    app = make_app("http://m0:6066")
+    found = WireGroup({"clicks": 3, leader_topic(app.conf.id): 1})
+    found.add("m0", app, ["clicks", leader_topic(app.conf.id)])
+    (by_leader,), _ = lines_of(found)
+    assert by_leader.endswith(" 3 tasks, 0 moved, 0 cold, 0 off target; 3 placed")
 
 
 def test_a_join_is_named_with_what_it_moves(lines_of: Round) -> None:

@@ -47,7 +47,7 @@ def test_an_outcome_counts_tasks_by_what_became_of_them() -> None:
         joined=("http://b",),
         is_planned=True,
         leads=True,
-        tasks=5,
+        tasks=4,  # Faust's leader topic is none
         moved=2,
         cold=2,
         off_target=0,
@@ -153,4 +153,4 @@ def test_a_task_that_moves_to_a_copy_is_no_cold_one() -> None:
     warm = Member("b", list(COUNTS), standbys={"log": [3]}, generation=3)
     members = (member("a", range(4)), warm)
     told = outcome_of(inputs_of(*members), planned(*members), at=1.0)
-    assert (told.tasks, told.moved, told.cold, told.off_target) == (5, 2, 1, 0)
+    assert (told.tasks, told.moved, told.cold, told.off_target) == (4, 2, 1, 0)

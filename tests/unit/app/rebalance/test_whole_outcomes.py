@@ -55,7 +55,7 @@ def test_each_number_of_an_outcome_is_its_own() -> None:
         left=("http://d", "http://z"),
         is_planned=True,
         leads=True,
-        tasks=5,
+        tasks=4,
         moved=int(works[:3].sum()),
         cold=1,
         off_target=2,
