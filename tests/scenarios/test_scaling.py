@@ -32,6 +32,7 @@ def test_half_the_moves_of_lag_alone_at_no_more_lag(
     assert ours.lag_median_s <= rival.lag_median_s
 
 
+@pytest.mark.slow
 def test_the_size_follows_the_load(ours: Outcome) -> None:
     """A constant largest size would have few moves but no scaling."""
     day = Day.drawn(SEED, hours=HOURS)

@@ -19,7 +19,7 @@ from faust_assigner.testing.broker import broker_process
 from tests.support.clients.raw_client import RawClient, request_frame
 
 JOIN_GROUP, HEARTBEAT, LIST_GROUPS, DESCRIBE_GROUPS, METADATA = 11, 12, 16, 15, 3
-VERSIONS = [(a.key, v) for a in api.APIS.values() for v in range(a.low, a.high + 1)]
+VERSIONS = {a.key: range(a.low, a.high + 1) for a in api.APIS.values()}
 
 
 @pytest.fixture
@@ -44,13 +44,12 @@ def errors_in(message: Any) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_every_api_can_say_that_something_went_wrong_in_every_version(
-    key: int, version: int
-) -> None:
+@pytest.mark.parametrize("key", VERSIONS)
+def test_every_api_can_say_that_something_went_wrong_in_every_version(key: int) -> None:
     """This holds for a request that the broker could not parse, too."""
-    frame = encode_response(key, version, refuse(key, version, None, ErrorCode.invalid_request))
-    assert struct.pack(">h", 42) in frame[8:]
+    for version in VERSIONS[key]:
+        refused = refuse(key, version, None, ErrorCode.invalid_request)
+        assert struct.pack(">h", 42) in encode_response(key, version, refused)[8:], version
 
 
 def test_a_fault_of_ours_is_an_answer_and_keeps_the_connection(

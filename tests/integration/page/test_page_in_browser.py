@@ -101,6 +101,7 @@ async def test_a_look_changes_the_page_and_keeps_place_and_words(port: int) -> N
         assert watch.shown.version > 1
 
 
+@pytest.mark.slow
 async def test_the_chart_on_a_phone_begins_at_its_newest_end_and_keeps_its_place(port: int) -> None:
     """A new look replaces the chart and keeps the reader's scroll position."""
     async with page(port, fleet(3)) as (found, _):
@@ -131,6 +132,7 @@ async def test_a_task_is_found_by_its_name(port: int) -> None:
         assert await found.js("document.querySelector('#none-found').hidden") is False
 
 
+@pytest.mark.slow
 async def test_the_keyboard_reaches_every_task_and_its_story(port: int) -> None:
     """Arrow keys move, Enter opens, Esc closes and restores the focus; Tab stops once."""
     async with page(port, fleet(3)) as (found, _):
@@ -168,6 +170,7 @@ async def test_a_click_opens_a_story_that_follows_the_looks(port: int) -> None:
         )
 
 
+@pytest.mark.slow
 async def test_an_update_waits_while_the_pointer_presses_a_link(port: int) -> None:
     """A link that is replaced gets no click; after 2 s the update comes all the same."""
     async with page(port, fleet(3)) as (found, _):
@@ -202,6 +205,7 @@ async def test_names_of_strangers_run_nothing(port: int) -> None:
         assert await found.js("document.querySelectorAll('script').length") == 1
 
 
+@pytest.mark.slow
 async def test_a_page_whose_stream_was_refused_tries_again(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

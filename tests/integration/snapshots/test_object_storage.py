@@ -21,7 +21,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-@pytest.fixture(params=["s3", "s3a"])
+@pytest.fixture(params=["s3", pytest.param("s3a", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, s3_folder: str) -> str:
     """The URL of one folder, with each of its two schemes."""
     return s3_folder.replace("s3://", f"{request.param}://")
