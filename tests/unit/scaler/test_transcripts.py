@@ -152,6 +152,21 @@ def behind() -> Told:
     return told
 
 
+def spiky() -> Told:
+    """A load that is high for less than up_s, then for longer; sizes with just the needed rate."""
+    told = Told(group(members=4, worker_rate=50.0, up_s=45.0, down_s=120.0))
+    told.passes(150, "a low load", arrival=100.0)
+    told.passes(15, "a spike", arrival=900.0)
+    told.passes(150, "low again", arrival=100.0)
+    told.passes(15, "two spikes", arrival=900.0)
+    told.passes(15, arrival=100.0)
+    told.passes(15, arrival=900.0)
+    told.passes(150, "a load of exactly the limit", arrival=180.0)
+    told.passes(150, "a little more", arrival=181.0)
+    told.passes(300, "low", arrival=10.0)
+    return told
+
+
 # -- calls -----------------------------------------------------------------------------------------
 
 
@@ -283,6 +298,20 @@ async def silent(desk: Desk) -> None:
     await desk.call("GetMetrics", holdSeconds="60")
 
 
+async def held(desk: Desk) -> None:
+    """An answer of exactly hold_s, and an older one; queries of exactly their greatest age."""
+    desk.slow_s = 0.25
+    await desk.call("GetMetrics", holdSeconds="60")
+    await asyncio.sleep(2.75)
+    await desk.call("GetMetrics", "other")
+    await asyncio.sleep(0.25)
+    await desk.call("GetMetrics", "other")
+    desk.error = ConnectionError("no broker")
+    await asyncio.sleep(56.25)
+    await desk.call("GetMetrics", holdSeconds="60")
+    await desk.call("GetMetrics", holdSeconds="60")
+
+
 async def loaded(desk: Desk) -> None:
     """A group over time: a backlog, a rebalance, partitions without a leader, missing offsets."""
     for _ in range(4):
@@ -324,10 +353,12 @@ TOLD: dict[str, Callable[[], Told]] = {
     "asleep": asleep,
     "bounded": bounded,
     "behind": behind,
+    "spiky": spiky,
 }
 CALLED: dict[str, Callable[[Desk], Awaitable[None]]] = {
     "served": served,
     "silent": silent,
+    "held": held,
     "loaded": loaded,
 }
 

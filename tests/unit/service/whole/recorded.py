@@ -246,7 +246,6 @@ class Lines(logging.Handler):
         self._note = note
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note the level, the module and the text; of a traceback only the error."""
+        """Note the level and the text; of a traceback only the error."""
         error = f" ({record.exc_info[1]!r})" if record.exc_info else ""
-        module = record.name.removeprefix("faust_assigner.service.")
-        self._note(f"log {record.levelname} {module}: {record.getMessage()}{error}")
+        self._note(f"log {record.levelname} {record.getMessage()}{error}")
