@@ -36,27 +36,14 @@ def check_changelog(
     if not policies:
         return
     keeps_for_ever = topic.retention_ms is None or topic.retention_ms < 0
-    if "delete" in policies and not is_windowed and not keeps_for_ever:
-        yield finding(
-            "FA008",
-            f"cleanup.policy is {topic.cleanup_policy}: rows older than {_span(topic.retention_ms)} are "
-            "deleted",
-            subject=name,
-        )
-    elif "delete" in policies and is_windowed and not keeps_for_ever:
-        needed_ms = None if expires_s is None else expires_s * 1000
-        if needed_ms is None:
+    if "delete" in policies and not keeps_for_ever:
+        if is_windowed:
+            yield from _check_windows_stay(name, topic, expires_s)
+        else:
             yield finding(
                 "FA008",
-                "the table's windows never expire, and rows older than "
-                f"{_span(topic.retention_ms)} are deleted",
-                subject=name,
-                level=WARNING,
-            )
-        elif topic.retention_ms is not None and topic.retention_ms < needed_ms:
-            yield finding(
-                "FA008",
-                f"retention.ms is {_span(topic.retention_ms)}, and windows expire after {expires_s:g} s",
+                f"cleanup.policy is {topic.cleanup_policy}: rows older than {_span(topic.retention_ms)} are "
+                "deleted",
                 subject=name,
             )
     if is_set:
@@ -74,6 +61,24 @@ def check_changelog(
             "of a row, and a restore reads all changes",
             subject=name,
             level=WARNING,
+        )
+
+
+def _check_windows_stay(name: str, topic: TopicFacts, expires_s: float | None) -> Iterator[Finding]:
+    """Check that rows of windows are not deleted before their windows expire."""
+    if expires_s is None:
+        yield finding(
+            "FA008",
+            "the table's windows never expire, and rows older than "
+            f"{_span(topic.retention_ms)} are deleted",
+            subject=name,
+            level=WARNING,
+        )
+    elif topic.retention_ms is not None and topic.retention_ms < expires_s * 1000:
+        yield finding(
+            "FA008",
+            f"retention.ms is {_span(topic.retention_ms)}, and windows expire after {expires_s:g} s",
+            subject=name,
         )
 
 

@@ -170,17 +170,28 @@ def collect_garbage(
                     partition,
                 )
                 continue
-            dropped = {
-                manifest.snapshot_id: reason
-                for rank, manifest in enumerate(_by_rank(folders, now_ms + grace_ms))
-                if rank  # the newest snapshot stays
-                and (
-                    reason := outdated.get(folder_of(manifest))
-                    or _retention_reason(rank, now_ms - manifest.created_ms, keep, max_age_ms)
-                )
-            }
-            sweeper.sweep(topic, partition, dropped)
+            ranked = _by_rank(folders, now_ms + grace_ms)
+            sweeper.sweep(topic, partition, _dropped(ranked, outdated, now_ms, keep, max_age_ms))
     return sweeper.removed
+
+
+def _dropped(
+    ranked: Sequence[Manifest],
+    outdated: Mapping[str, str],
+    now_ms: int,
+    keep: int,
+    max_age_ms: int | None,
+) -> dict[str, str]:
+    """Return the snapshots of a partition to remove, with the reasons; the newest snapshot stays."""
+    return {
+        manifest.snapshot_id: reason
+        for rank, manifest in enumerate(ranked)
+        if rank
+        and (
+            reason := outdated.get(folder_of(manifest))
+            or _retention_reason(rank, now_ms - manifest.created_ms, keep, max_age_ms)
+        )
+    }
 
 
 def _by_rank(folders: Sequence[Found], latest_ms: int) -> list[Manifest]:

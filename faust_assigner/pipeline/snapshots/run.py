@@ -84,26 +84,35 @@ def take_snapshot(
         codecs=codecs,
         max_layers=max_layers,
     )
-    with Lease(open_storage(url), topic, now_ms):
-        job = plan(previous=previous)
+
+    def run(job: Job) -> tuple[Job, list[Part]]:
         progress.enter(_reading(job))
-        try:
-            parts = _run(job, cluster, spark, connector)
-        except Exception as error:
-            if not previous or not is_corrupt_base(error):
-                raise
-            logger.warning(
-                "%s: a previous snapshot is damaged; the run starts again and checks the files of each "
-                "snapshot: %s",
-                topic,
-                error,
-            )
-            job = plan(previous=previous, whole=True)
-            progress.enter(_reading(job))
-            parts = _run(job, cluster, spark, connector)
+        return job, _run(job, cluster, spark, connector)
+
+    with Lease(open_storage(url), topic, now_ms):
+        job, parts = _run_on_previous(plan, run) if previous else run(plan(previous=False))
         refuse_recreated(changelog, cluster)
         progress.enter("publishing the manifests")
         return publish(job, parts)
+
+
+def _run_on_previous(
+    plan: Callable[..., Job], run: Callable[[Job], tuple[Job, list[Part]]]
+) -> tuple[Job, list[Part]]:
+    """Run the job on the previous snapshot; if a previous snapshot is damaged, check the files of each."""
+    job = plan(previous=True)
+    try:
+        return run(job)
+    except Exception as error:
+        if not is_corrupt_base(error):
+            raise
+        logger.warning(
+            "%s: a previous snapshot is damaged; the run starts again and checks the files of each "
+            "snapshot: %s",
+            job.topic,
+            error,
+        )
+    return run(plan(previous=True, whole=True))
 
 
 def _reading(job: Job) -> str:
