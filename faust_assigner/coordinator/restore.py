@@ -1,4 +1,4 @@
-"""Restore a group's state machine from its records."""
+"""Make a group's state machine: from its records, or for the request that creates it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer.machine import ConsumerGroup
 from faust_assigner.coordinator.effects import GroupRecord
+from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, Request
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Kind, Record
 from faust_assigner.coordinator.settings import ConsumerLimits
@@ -37,4 +38,19 @@ def restore(
             return ClassicGroup.restore(
                 record.value, classic, now_ms, consumer=consumer, catalogue=catalogue
             )
+    return ClassicGroup(group_id, classic, now_ms, consumer=consumer, catalogue=catalogue)
+
+
+def new_group(
+    group_id: str,
+    request: Request,
+    *,
+    classic: GroupLimits,
+    consumer: ConsumerLimits,
+    catalogue: Catalogue,
+    now_ms: int,
+) -> Group:
+    """Return a new group of the request's protocol, before the request."""
+    if isinstance(request, ConsumerGroupHeartbeat):
+        return ConsumerGroup(group_id, consumer, catalogue, now_ms, classic_limits=classic)
     return ClassicGroup(group_id, classic, now_ms, consumer=consumer, catalogue=catalogue)

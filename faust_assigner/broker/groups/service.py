@@ -6,7 +6,6 @@ parked request is a callback, found by the request's token. Only the broker's ev
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,9 +20,10 @@ from faust_assigner.broker.groups.admission import (
 )
 from faust_assigner.broker.groups.books import GroupBooks
 from faust_assigner.broker.groups.computing import Compute, Outcome
-from faust_assigner.broker.groups.fences import Refusal
 from faust_assigner.broker.groups.meter import FENCING, Meter
+from faust_assigner.broker.groups.parked import Answer, ParkedRequests
 from faust_assigner.broker.groups.saving import GroupSaver
+from faust_assigner.broker.groups.topic_notifier import KnownTopics
 from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.coordinator import effects as fx
@@ -50,12 +50,11 @@ from faust_assigner.coordinator.events import (
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record
 from faust_assigner.coordinator.refusals import refuse_join
-from faust_assigner.coordinator.restore import restore
+from faust_assigner.coordinator.restore import new_group, restore
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.unknown import answer_unknown
 
 logger = logging.getLogger(__name__)
-Answer = Callable[[fx.Reply], None]
 SetTimer = Callable[[str, int], None]  # (group id, time in ms): schedules GroupService.tick
 STATE: Final = "state"  # the event name for a changed state; any other name is a rebalance's reason
 
@@ -85,16 +84,13 @@ class GroupService:
         self._counters = counters
         self._limits = group_limits
         self._consumer_limits = consumer_limits
-        self._catalogue = catalogue
-        self._told: dict[str, Catalogue] = {}  # the topics as each group last received them
+        self._topics = KnownTopics(catalogue)
         self._compute = compute_target
         self._set_timer = set_timer
-        self._peer_log = peer_log
         self.meter = Meter()
         self._groups: dict[str, Group] = {}
         self._quota = GroupQuota()
-        self._parked: dict[Token, tuple[Answer, str, Request]] = {}
-        self._tokens = itertools.count()
+        self._parked = ParkedRequests(self.meter, peer_log, timer, self.get)
         self._replay()
 
     def _replay(self) -> None:
@@ -104,7 +100,7 @@ class GroupService:
                 found,
                 classic=self._limits,
                 consumer=self._consumer_limits(group_id),
-                catalogue=self._catalogue_for(group_id),
+                catalogue=self._topics.tell(group_id),
                 now_ms=self._timer(),
             )
             self._quota.note(group_id, None, is_simple=self._groups[group_id].is_unproven)
@@ -130,28 +126,23 @@ class GroupService:
 
         ``creator`` is the peer that may create the group with this request; its groups are counted.
         """
-        token = next(self._tokens)
-        event = event_for(token)
-        self._parked[token] = (answer, group_id, event)
+        event = self._parked.park(group_id, event_for, answer)
         is_new = group_id not in self._groups
         refusal = self._create(group_id, event, creator) if is_new else None
         if refusal is not None:
-            self._answer(refusal)
+            self._parked.answer(refusal)
             return
         group = self._groups[group_id]
         if isinstance(event, DeleteGroup) and group.state_name == "Empty":
             error = self._saver.drop(group_id, self.books.keys(group_id))
             if error is not Code.NONE:
-                self._answer(fx.DeleteReply(token, error))
+                self._parked.answer(fx.DeleteReply(event.token, error))
                 return
         if isinstance(event, JoinGroup | ConsumerGroupHeartbeat):
             self._quota.has_members(group_id)
-        if (
-            isinstance(event, ConsumerGroupHeartbeat)
-            and self._told.get(group_id) is not self._catalogue()
-        ):
+        if isinstance(event, ConsumerGroupHeartbeat) and self._topics.are_outdated(group_id):
             # A member that has just created a topic gets the topic's partitions at once.
-            self._feed(group, CatalogueChanged(self._catalogue_for(group_id)))
+            self._feed(group, CatalogueChanged(self._topics.tell(group_id)))
         self._feed(group, event)
         if isinstance(event, CommitOffsets):
             return  # a commit can only postpone a deadline, and its group needs no member
@@ -171,7 +162,7 @@ class GroupService:
         (reply,) = (self._unknown(group_id, event),) if group is None else self._step(group, event)
         error = cast(fx.HeartbeatReply, reply).error
         if error in FENCING:
-            self._fenced(group_id, event, error)
+            self._parked.fenced(group_id, event, error)
         return error
 
     def _create(
@@ -193,23 +184,20 @@ class GroupService:
             error = Code.GROUP_MAX_SIZE_REACHED
         if error is not Code.NONE:
             return answer_absent(event, error)
-        now, consumer, topics = (
-            self._timer(),
-            self._consumer_limits(group_id),
-            self._catalogue_for(group_id),
+        self._groups[group_id] = new_group(
+            group_id,
+            event,
+            classic=self._limits,
+            consumer=self._consumer_limits(group_id),
+            catalogue=self._topics.tell(group_id),
+            now_ms=self._timer(),
         )
-        group: Group
-        if isinstance(event, ConsumerGroupHeartbeat):
-            group = ConsumerGroup(group_id, consumer, topics, now, classic_limits=self._limits)
-        else:
-            group = ClassicGroup(group_id, self._limits, now, consumer=consumer, catalogue=topics)
-        self._groups[group_id] = group
         self._quota.note(group_id, creator, is_simple=is_simple)
         return None
 
     def _forget(self, group_id: str) -> None:
         self._groups.pop(group_id, None)
-        self._told.pop(group_id, None)
+        self._topics.forget(group_id)
         self._quota.gone(group_id)
         self.meter.forget(group_id)
 
@@ -232,16 +220,11 @@ class GroupService:
         """Process the due timers of a group."""
         self._put(group_id, TimersDue())
 
-    def _catalogue_for(self, group_id: str) -> Catalogue:
-        """Return the topics, and record that the group knows them from now on."""
-        self._told[group_id] = topics = self._catalogue()
-        return topics
-
     def catalogue_changed(self) -> Iterator[str]:
         """Inform each group of changed topics, one at a time; yields after each group."""
         for group_id in list(self._groups):
-            if group_id in self._groups and self._told.get(group_id) is not self._catalogue():
-                self._put(group_id, CatalogueChanged(self._catalogue_for(group_id)))
+            if group_id in self._groups and self._topics.are_outdated(group_id):
+                self._put(group_id, CatalogueChanged(self._topics.tell(group_id)))
             yield group_id
 
     def limits_changed(self, group_id: str) -> None:
@@ -286,7 +269,7 @@ class GroupService:
                     self._counters[f"group_{what}"] += 1
                     logger.debug("group %s: %s %s %s", group_id, what, member_id, detail)
                 case _:
-                    self._answer(effect)
+                    self._parked.answer(effect)
         left = self._groups.get(group_id)
         if left is not None:
             now, why = self._timer(), reason or type(event).__name__
@@ -304,20 +287,6 @@ class GroupService:
                 self._put(group_id, TargetComputed(request_id, target, why))
 
         return computed
-
-    def _answer(self, reply: fx.Reply) -> None:
-        parked = self._parked.pop(reply.token, None)
-        if parked is None:
-            return
-        answer, group_id, event = parked
-        if reply.error in FENCING:
-            self._fenced(group_id, event, reply.error)
-        answer(reply)
-
-    def _fenced(self, group_id: str, event: Request, error: Code) -> None:
-        self.meter.fenced[error.name] += 1
-        refusal = Refusal(group_id, self._groups.get(group_id), event, error)
-        self._peer_log.say(error.name, self._timer() / 1000, "%s", refusal)
 
     def _set_alarm(self, group_id: str) -> None:
         group = self._groups.get(group_id)

@@ -19,6 +19,27 @@ from faust_assigner.coordinator.catalogue import Catalogue, Hidden, Topic, nothi
 TELL_AFTER_S: Final = 0.01  # changes of topics within this time reach the groups together
 
 
+class KnownTopics:
+    """The topics as each group last received them; ``current`` returns the present topics."""
+
+    def __init__(self, current: Callable[[], Catalogue]) -> None:
+        self._current = current
+        self._told: dict[str, Catalogue] = {}
+
+    def tell(self, group_id: str) -> Catalogue:
+        """Return the topics, and record that the group knows them from now on."""
+        self._told[group_id] = topics = self._current()
+        return topics
+
+    def are_outdated(self, group_id: str) -> bool:
+        """Whether the topics have changed since the group received them."""
+        return self._told.get(group_id) is not self._current()
+
+    def forget(self, group_id: str) -> None:
+        """Forget a removed group."""
+        self._told.pop(group_id, None)
+
+
 class TopicNotifier:
     """Keeps an immutable value of the broker's topics, and informs the groups of changes.
 

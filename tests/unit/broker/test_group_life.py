@@ -59,7 +59,7 @@ def left_in(service: GroupService, group_id: str) -> list[str]:
     """Return the parts of the service that still know a group."""
     parts = {
         "machine": service._groups,
-        "topics": service._told,
+        "topics": service._topics._told,
         "offsets": service.books._books,
         "account": service._quota._entries,
         "meter": service.meter._unsettled,
@@ -121,7 +121,7 @@ def test_a_target_of_a_deleted_group_is_not_that_of_its_successor() -> None:
     desk = Sized(MemoryStore())
     desk.consumer = ConsumerLimits(inline_size=-1)
     topics = Catalogue.of([Topic("t", bytes(16), 1)])
-    desk.service._catalogue = lambda: topics
+    desk.service._topics._current = lambda: topics
     waiting: list[tuple[GroupSpec, Outcome]] = []
     desk.service._compute = lambda spec, done: waiting.append((spec, done))
 

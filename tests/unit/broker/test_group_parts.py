@@ -42,7 +42,7 @@ def read(service: GroupService, group_id: str) -> dict[tuple[str, int], int]:
 def with_topics(desk: Desk, *names: str) -> None:
     """Replace all topics with these."""
     topics = Catalogue.of(Topic(name, name.encode().ljust(16), 1) for name in names)
-    desk.service._catalogue = lambda: topics
+    desk.service._topics._current = lambda: topics
 
 
 def seen_by(desk: Desk, group_id: str) -> list[type[Event]]:
@@ -95,8 +95,10 @@ def test_a_group_that_goes_while_all_are_told_is_told_no_more() -> None:
     desk.ask(DeleteGroup, "h")
     desk.ask(CommitOffsets, "j")
     assert list(telling) == ["h", "i"]
-    assert sorted(desk.service._told) == ["g", "i", "j"]
-    assert all(told is desk.service._catalogue() for told in desk.service._told.values())
+    assert sorted(desk.service._topics._told) == ["g", "i", "j"]
+    assert all(
+        told is desk.service._topics._current() for told in desk.service._topics._told.values()
+    )
 
 
 def test_fenced_requests_are_all_counted_and_their_lines_are_limited_by_the_minute(
