@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import re
 import shutil
 import tempfile
@@ -17,8 +18,11 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from faust.types import TP
 
 from faust_assigner import __version__
+from faust_assigner.app.ledger.writer import LedgerWriter
 from faust_assigner.app.membership.cooperative_member import moves
+from faust_assigner.app.rebalance.observers import DecisionInputs, Decisions
 from faust_assigner.app.recovery import bring_up
+from faust_assigner.ledger.encoding import encode
 from faust_assigner.snapshots.changelog import Extent
 from faust_assigner.wire.answer import Answer, decode_answer, read_directory
 from faust_assigner.wire.directory import Directory
@@ -28,6 +32,8 @@ from tests.support.workers.simulated import simulate
 from tests.unit.app.lives.told import WORKER, Told, told_logs, tps
 from tests.unit.app.lives.worker import PARTITIONS, Cluster, Worker
 
+#: Fields of the ledger that the machine or the release decides.
+MACHINE = frozenset({"host", "pid", "config", "software", "cpu_ms", "state_bytes"})
 Story = Callable[["Life"], Coroutine[Any, Any, None]]
 
 
@@ -127,6 +133,15 @@ class Life:
                 await self.rest()
                 return
         self.step(f"no round is requested within {seconds:g} s")
+
+    async def watch(self) -> None:
+        """Tell each worker's status document, and whether it may answer for each table partition."""
+        self.step("an operator looks")
+        for name, worker in sorted(self.workers.items()):
+            for line in await self.on(name, worker.watched()):
+                WORKER.set(name)
+                self.told.say("status", line)
+        WORKER.set("-")
 
     def tell_states(self) -> None:
         """Tell the changes of each worker's state, and of the group's."""
@@ -248,6 +263,20 @@ class Life:
             await self._telling[name]
 
 
+def tell_at_once(decisions: Decisions, inputs: DecisionInputs, plan: Any) -> None:
+    """Call the observers at once, in place of their thread."""
+    for observer in decisions._observers:
+        observer(inputs, plan)
+
+
+def of_row(line: bytes) -> str:
+    """Return a ledger row as text, without the fields of the machine."""
+    row = json.loads(line)
+    return " ".join(
+        f"{name}={value}" for name, value in row.items() if value and name not in MACHINE
+    )
+
+
 def of(data: JoinData | Answer) -> str:
     """Return all fields of ``data`` with a value, as text."""
     found = []
@@ -295,13 +324,21 @@ def told(story: Story) -> str:
         return {tp: Extent(logs[0].begins.get(TP(*tp), 0), logs[0].ends[TP(*tp)]) for tp in tps}
 
     def scrub(line: str) -> str:
-        return re.sub(
-            r"0x[0-9a-f]+", "0x", line.replace(str(folder), "DATA").replace(__version__, "VERSION")
-        )
+        line = line.replace(str(folder), "DATA").replace(__version__, "VERSION")
+        line = re.sub(r"bytes=\{[^}]*\}", "bytes={}", re.sub(r"0x[0-9a-f]+", "0x", line))
+        return re.sub(r"(\.\d\d\d)\d+", r"\1", line)
+
+    tellers = list[Told]()
+
+    def put(writer: LedgerWriter, work: Any) -> None:
+        """Tell the rows at once, in place of the ledger's thread."""
+        for table, row in work():
+            tellers[0].say("ledger", f"{table}: {of_row(encode(table, row))}")
 
     async def live() -> str:
         told = Told(asyncio.get_running_loop().time, scrub)
         life = Life(told, folder)
+        tellers.append(told)
         logs.append(life.logs)
         with told_logs(told):
             try:
@@ -315,6 +352,8 @@ def told(story: Story) -> str:
         with (
             patch.object(bring_up, "replay", replay),
             patch.object(bring_up, "extents_of", extents),
+            patch.object(Decisions, "tell", tell_at_once),
+            patch.object(LedgerWriter, "put", put),
         ):
             return simulate(live)
     finally:

@@ -59,7 +59,11 @@ async def eager(life: Life) -> None:
 
 async def standbys(life: Life) -> None:
     """Standbys follow, become actives when an owner goes, and are standbys again when it returns."""
-    settings = {"table_standby_replicas": 1}
+    settings = {
+        "table_standby_replicas": 1,
+        "faust_assigner_stale_reads_s": 5.0,
+        "faust_assigner_ledger": str(life.folder / "ledger"),
+    }
     await life.start("a", **settings)
     await life.start("b", **settings)
     await life.round()
@@ -68,8 +72,11 @@ async def standbys(life: Life) -> None:
     life.orders(1, "w")
     life.orders(2, "z", "z")
     await life.rest()
+    await life.watch()
     await life.requested(3.0)
+    await life.watch()
     await life.kill("b")
+    await life.watch()
     life.orders(1, "w")
     life.orders(2, "z")
     await life.round()
@@ -78,10 +85,10 @@ async def standbys(life: Life) -> None:
     await life.round()
     await life.rest()
     life.orders(0, "x")
-    for _ in range(4):
-        await life.requested(20.0)
+    await life.requested(20.0)
     life.orders(2, "z")
     await life.rest()
+    await life.watch()
 
 
 async def warm(life: Life) -> None:

@@ -19,6 +19,8 @@ from faust.types.tuples import RecordMetadata
 
 from faust_assigner.app import compose as compose
 from faust_assigner.app.metrics.probes import MARK
+from faust_assigner.app.queries.decide import Asked
+from faust_assigner.app.queries.router import MARK as STANDING
 from faust_assigner.app.rebalance import leader as leader
 from faust_assigner.app.rebalance.consumer_thread import ThreadListener
 from faust_assigner.page import mount as mount
@@ -27,6 +29,20 @@ from tests.support.workers.virtual_kafka import Logs, Record
 from tests.unit.app.lives.told import WORKER, Sensed, Told, tps
 
 APP_ID = "shop"
+#: Fields of the status document that differ on other machines and in other releases.
+MACHINE = frozenset(
+    [
+        "host",
+        "pid",
+        "software",
+        "faust",
+        "aiokafka",
+        "python",
+        "settings",
+        "disk_free_bytes",
+        "disk_size_bytes",
+    ]
+)
 PARTITIONS = 3
 #: Figures of the machine, of the package's release, and of a fence that no coordinator renews here.
 UNSTEADY = frozenset({"disk_free_bytes", "disk_size_bytes", "info", "group_silent_seconds"})
@@ -431,6 +447,19 @@ class Worker:
             for name, spread in snapshot.spreads.items():
                 if sum(spread.counts):
                     found[f"metric {name}"] = f"{sum(spread.counts)} in {spread.total:.2f} s"
+        return found
+
+    async def watched(self) -> list[str]:
+        """Return the status document, the last rounds, and the routes of requests, as lines."""
+        sensor, standing = getattr(self.app, MARK), getattr(self.app, STANDING)
+        found = []
+        for name, value in vars(await sensor.document()).items():
+            if value and name not in MACHINE:
+                found.append(f"{name}: {value}")
+        found += [f"round: {one}" for one in sensor.rounds().rounds]
+        for tp in sorted({tp for tp in self.logs.ends if tp.topic.endswith("changelog")}):
+            routes = self.app.router._steps(tp, Asked(True, False))
+            found.append(f"asked for {tps([tp])}: {standing.here(tp)} {routes}")
         return found
 
     def rows(self) -> dict[str, str]:
