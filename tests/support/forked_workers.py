@@ -12,12 +12,17 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import warm
+
+#: The shortest duration that ``--durations`` lists.
+SHOWN_S = 0.005
 
 
 def serve(number: int, workerinput: dict[str, Any], arguments: list[str]) -> None:
@@ -69,6 +74,8 @@ class Collected:
         self._connect(session.config)
         capture.start_global_capturing()
         capture.suspend_global_capture()
+        if session.config.option.verbose <= 0 and not session.config.getoption("xmlpath", None):
+            self._interactor.sendevent = partial(_send, self._interactor.sendevent)
         self._interactor.pytest_sessionstart(session)
         self._interactor.pytest_collection_modifyitems(session.config, session.items)
         session.config.hook.pytest_collection_finish(session=session)
@@ -116,3 +123,16 @@ class Collected:
         self._is_done.set()
         if self._is_fork:
             self._link.join()
+
+
+def _send(send: Callable[..., None], name: str, **event: Any) -> None:
+    """Leave out the events that show nothing: xdist's controller takes a millisecond for a test's."""
+    report = event.get("data", {})
+    is_plain = (
+        report.get("when") in ("setup", "teardown")
+        and report["outcome"] == "passed"
+        and report["duration"] < SHOWN_S
+        and not report["sections"]
+    )
+    if name != "logstart" and not is_plain:
+        send(name, **event)

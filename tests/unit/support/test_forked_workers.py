@@ -15,13 +15,17 @@ from tests.support import warm
 pytestmark = pytest.mark.processes
 
 TOLD = """
-import json, os, pathlib, threading
+import json, os, pathlib, threading, time
 import pytest
 
 COLLECTED = os.getpid()
 
+@pytest.fixture
+def begun():
+    time.sleep(0.02)
+
 @pytest.mark.parametrize("number", range(8))
-def test_told(number, worker_id, tmp_path):
+def test_told(begun, number, worker_id, tmp_path):
     print("printed by", number)
     told = [COLLECTED, os.getpid(), os.getppid(), worker_id, str(tmp_path)]
     pathlib.Path(f"told-{number}").write_text(json.dumps(told))
@@ -37,7 +41,7 @@ def run(folder: Path, source: str) -> tuple[int, str, str]:
         [
             *(sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"),
             *("-p", "tests.support.leaks", "-p", "tests.support.costs"),
-            *("-o", "asyncio_default_fixture_loop_scope=function"),
+            *("-o", "asyncio_default_fixture_loop_scope=function", "--durations", "99"),
         ],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(warm.ROOT)},
@@ -59,6 +63,7 @@ def test_two_workers_run_the_tests_that_one_process_has_collected(tmp_path: Path
     assert (code, errors) == (1, "")
     assert "1 failed, 7 passed" in out
     assert [f"printed by {n}" in out for n in range(8)] == [n == 5 for n in range(8)]
+    assert out.count("s setup ") == 8, "a setup of 20 ms is listed"
     collected, pids, parents, workers, folders = map(list, zip(*told(tmp_path), strict=True))
     assert len(set(collected)) == len(set(parents)) == 1
     assert len(set(pids)) == len(set(workers)) == len({*zip(pids, workers, strict=True)}) == 2
