@@ -38,10 +38,9 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def build(folder: Path, *, isolated: bool = True) -> tuple[Path, Path]:
+def build(folder: Path) -> tuple[Path, Path]:
     """(sdist, wheel) in ``folder``; the wheel is built from the sdist, as an installer would."""
-    flags = () if isolated else ("--no-isolation",)
-    run(sys.executable, "-m", "build", "--outdir", folder, *flags)
+    run(sys.executable, "-m", "build", "--outdir", folder)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 
@@ -120,6 +119,12 @@ def main(folder: Path) -> None:
     print(run(sys.executable, "-m", "twine", "check", "--strict", sdist, wheel), end="")
     if missing := missing_from(wheel):
         raise SystemExit(f"{wheel.name} lacks {', '.join(missing)}")
+    check_installed(sdist, wheel)
+    print(f"{sdist}\n{wheel}")
+
+
+def check_installed(sdist: Path, wheel: Path) -> None:
+    """Install the wheel in clean environments; run the demo of the sdist, and its last commands."""
     with tempfile.TemporaryDirectory(prefix="faust-assigner-dist-") as temporary:
         clean = Path(temporary)
         unpack_examples(sdist, clean / "outside")
@@ -133,7 +138,6 @@ def main(folder: Path) -> None:
             r"^    (\S+faust-assigner (?:status|why) .*)", said, re.MULTILINE
         ):
             print(run(*shlex.split(command), cwd=clean / "outside"), end="")
-    print(f"{sdist}\n{wheel}")
 
 
 if __name__ == "__main__":
