@@ -4,7 +4,8 @@
 
 The sdist of faust-streaming 0.15.3 is fetched once from the package index into the cache folder
 (``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``). The tests run in a separate environment,
-because they need an older pytest than ours. ``--stock`` runs the tests with Faust's own assignor,
+because they need an older pytest than ours; it has the rest from the environment of this process.
+``--stock`` runs the tests with Faust's own assignor,
 for comparison. Tests that need a broker or Redis at a fixed port, or a free-threaded Python, skip
 themselves with a message.
 """
@@ -16,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 from pathlib import Path
 
@@ -25,6 +27,8 @@ VERSION = "0.15.3"
 NAME = f"faust_streaming-{VERSION}"
 ROOT = Path(__file__).parents[2]
 
+#: Plugins of our tests that refuse the older pytest, or are not for Faust's tests.
+WITHOUT = ("rerunfailures", "timeout", "xdist")
 #: The requirements of Faust's tests, from its requirements/test.txt and extras.
 REQUIREMENTS = (
     f"faust-streaming=={VERSION}",
@@ -96,18 +100,21 @@ def fetch(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """Return a Python with Faust, this checkout and the tests' requirements; build it once."""
-    ours = (ROOT / "setup.cfg").read_text()
-    made_of = "\n".join((*REQUIREMENTS, ours, str(ROOT), sys.version))
+    """Return a Python with Faust, this checkout and the tests' requirements; build it once.
+
+    The packages of this process's environment come after its own, so it installs only the others.
+    """
+    beside, ours = sysconfig.get_path("purelib"), (ROOT / "setup.cfg").read_text()
+    made_of = "\n".join((*REQUIREMENTS, ours, beside, str(ROOT), sys.version))
     venv = folder / f"venv-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
     python = venv / "bin" / "python"
     if not (venv / "ready").exists():
         print(f"Building {venv}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
-        subprocess.run(
-            [python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[faust]", *REQUIREMENTS],
-            check=True,
-        )
+        own = Path(sysconfig.get_path("purelib", "venv", {"base": str(venv)}))
+        own.mkdir(parents=True, exist_ok=True)
+        (own / "beside.pth").write_text(f"import site; site.addsitedir({beside!r})\n")
+        subprocess.run([python, "-m", "pip", "install", "-q", *REQUIREMENTS], check=True)
         (venv / "ready").touch()
     return python
 
@@ -130,6 +137,7 @@ def main(arguments: list[str]) -> int:
             "addopts=",
             "-p",
             "no:cacheprovider",
+            *(f"-pno:{name}" for name in WITHOUT),
             *plugin,
             *chosen,
         ],

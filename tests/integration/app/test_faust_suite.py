@@ -82,7 +82,7 @@ def test_downloads_go_to_the_named_cache(tmp_path: Path, monkeypatch) -> None:  
     assert faust_suite_run.cache_folder().parts[-3:] == (".cache", "faust-assigner", "faust-suite")
 
 
-#: Seconds; two minutes on two cores, four with an environment to build.
+#: Seconds; two minutes on two cores, and half a minute to build the environment.
 LONGEST_S = 900
 
 

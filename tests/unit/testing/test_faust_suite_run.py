@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import sysconfig
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +40,7 @@ def test_a_failed_build_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_another_checkout_python_or_list_of_requirements_has_its_own_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment has the checkout with Faust, and what Faust's tests need."""
+    """The environment has what Faust's tests need, and then the packages of this one."""
     commands: list[Any] = []
 
     def run(command: list[Any], *, check: bool) -> None:
@@ -58,8 +59,10 @@ def test_another_checkout_python_or_list_of_requirements_has_its_own_environment
     assert python == venv / "bin" / "python"
     assert commands == [
         [sys.executable, "-m", "venv", "--clear", venv],
-        [python, "-m", "pip", "install", "-q", "-e", f"{root}[faust]", "pytest<8", "attrs"],
+        [python, "-m", "pip", "install", "-q", "pytest<8", "attrs"],
     ]
+    [beside] = venv.glob("lib/python*/site-packages/beside.pth")
+    assert repr(sysconfig.get_path("purelib")) in beside.read_text()
     found = {python}
     (root / "setup.cfg").write_text("two")
     found.add(faust_suite_run.environment(tmp_path))
@@ -141,7 +144,8 @@ def test_the_suite_runs_its_folders_or_the_given_ones_with_ours_or_stock(
     [(command, more)] = runs
     assert command == [
         *(folder / "python", "-m", "pytest", "-q", "-rs", "-o", "addopts="),
-        *("-p", "no:cacheprovider", *plugin, *chosen),
+        *("-p", "no:cacheprovider", "-pno:rerunfailures", "-pno:timeout", "-pno:xdist"),
+        *(*plugin, *chosen),
     ]
     assert (more["cwd"], more["check"]) == (folder / "tree", False)
     assert (more["env"]["PYTHONWARNINGS"], more["env"]["KIT_X"]) == ("ignore", "y")
