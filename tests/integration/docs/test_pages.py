@@ -20,6 +20,7 @@ from faust_assigner import Member, plan
 from faust_assigner.ledger import encode
 from faust_assigner.testing.ports import free_port
 from tests.integration.docs.stage import Stage
+from tests.support import warm_spark
 from tests.support.pages import ALL, ROOT, Block
 
 SHELL = [block for block in ALL if block.language in ("sh", "console") and not block.reason]
@@ -35,11 +36,14 @@ def shell_of(page: str) -> list[Block]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """An empty folder with the app ``shop``."""
+    if page in ON_SPARK:
+        tmp_path = request.getfixturevalue("spark_for_commands").empty_folder()
     (tmp_path / "shop.py").write_text((ROOT / "tests/integration/docs/shop.py").read_text())
     here = Stage(tmp_path, environment={"SHOP_DATA": str(tmp_path / "shop-data"),
-                                        "WEB_PORT": str(free_port())})
+                                        "WEB_PORT": str(free_port()),
+                                        "JDK_JAVA_OPTIONS": warm_spark.OPTIONS})
     here.stands_for = {
         "/var/lib/shop/ledger": str(tmp_path / "ledger"),
         "/var/log/shop": str(tmp_path / "ledger"),
@@ -49,6 +53,14 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     }
     yield here
     here.close()
+
+
+@pytest.fixture(scope="session")
+def spark_for_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[warm_spark.WarmSpark]:
+    """The Java process for the commands of the pages in ``ON_SPARK``."""
+    java = warm_spark.WarmSpark(tmp_path_factory.mktemp("spark-for-commands"))
+    yield java
+    java.close()
 
 
 def ledger_of_four(folder: Path) -> None:
@@ -254,15 +266,26 @@ PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[
     "docs/tutorial/testing.md": (with_files("docs/tutorial/testing.md"), nothing),
 }
 SLOW = {page for page in PAGES if page != "docs/how-to/broker.md"}
+#: The pages whose commands share a Java process; those of spark.md, and ``spark-submit``, start their own.
+ON_SPARK = {f"docs/how-to/{name}.md" for name in ("history", "simulate", "snapshots", "weights")}
+
+
+def marks_of(page: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a page."""
+    slow = [pytest.mark.slow] if page in SLOW else []
+    return [*slow, pytest.mark.xdist_group("pages on Spark")] if page in ON_SPARK else slow
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else [])
-                                  for page in sorted(PAGES)])
+@pytest.mark.parametrize("page", [pytest.param(page, marks=marks_of(page)) for page in sorted(PAGES)])
 def test_shell_blocks_run_in_order(page: str, stage: Stage, request: pytest.FixtureRequest) -> None:
     """Each command exits with 0; each service becomes ready and stops cleanly."""
     prepare, check = PAGES[page]
     prepare(stage, request)
+    if page in ON_SPARK:
+        java: warm_spark.WarmSpark = request.getfixturevalue("spark_for_commands")
+        java.pass_on(stage.environment)
+        stage.environment |= java.environment
     for block in shell_of(page):
         stage.run(block)
     check(stage)
