@@ -129,6 +129,8 @@ def history(desk: Desk) -> None:
     desk.run("history", "--no-spark", "--ledger", "ledger", "--out", "s", "--stream", shows=())
     desk.run("history", "--no-spark", "--ledger", "ledger", "--out", "p", "--since", "2d",
              "--until", "2026-11-24", shows=("p/r", "p/decisions", "p/movement"))  # fmt: skip
+    desk.run("history", "--no-spark", "--ledger", "ledger", "--out", "e", "--since",
+             "2026-11-22T06:30:00Z", "--until", "2026-11-23T06:30:00Z", shows=("e/decisions",))  # fmt: skip
     desk.run("history", "--no-spark", "--ledger", "ledger", "--out", "g", "--min-days", "9",
              "--max-age", "1h", "--max-refused", "50%", shows=("g/report.json",))  # fmt: skip
     desk.run("history", "--no-spark", "--ledger", "ledger", "--out", "n", "--max-refused", "1")
@@ -151,6 +153,15 @@ def groups(desk: Desk) -> None:
     desk.files(())
     desk.later(days=-1)
     desk.run("history", "--no-spark", "--ledger", "ledger/*.gz", "--out", "out")
+    ledger.write(
+        "many.jsonl",
+        [
+            good({**DECISION, "decision_id": f"d{number}", "ts": stamp(NOW - number * DAY)})
+            for number in (-400, *range(33))
+        ],
+    )
+    desk.files(())
+    desk.run("history", "--no-spark", "--ledger", "ledger/many.jsonl", "--out", "many", shows=())
 
 
 def simulations(desk: Desk) -> None:
@@ -270,6 +281,8 @@ class Topic:
     async def read(self, connection: Any, spans: Mapping[Any, Extent], sink: Any) -> None:
         """Feed the records of spans, two at a time."""
         for tp, span in spans.items():
+            leases = [path.name for path in self._desk.folder.glob("snap/*/*") if path.is_file()]
+            self._desk.note(f"holds {leases}")
             self._desk.note(f"reads {tp.topic}-{tp.partition} from {span.start} to {span.end}")
             rows = [
                 SimpleNamespace(offset=o, key=k, value=v)

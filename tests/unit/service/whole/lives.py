@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import QuotaExceeded, StoreUnavailable
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from tests.unit.service.whole.recorded import SharedStore
@@ -58,6 +59,10 @@ async def confused(stage: Stage) -> None:
     a.owned["t", 0] -= 1
     a.at = m
     await stage.passes(9.0)
+    stage.act("a goes on to report wrong partitions")
+    a.digest_of = lambda _: Held(99, 1)
+    await stage.passes(24.0)
+    a.digest_of = None
     stage.act("wrong names")
     await a.call("Heartbeat", session_id="other", incarnation="a0")
     await a.call("Heartbeat", session_id="other")
@@ -139,6 +144,9 @@ async def forgotten(stage: Stage) -> None:
     stage.act("an epoch far ahead of the clock")
     stage.member("c", n).begin(epoch=ahead + 10**12)
     await stage.passes(3.0)
+    stage.act("an epoch that is just the epoch of the registration")
+    stage.member("d", n).begin(epoch=n.node.revision + 1)
+    await stage.passes(2.0)
     await stage.call(n, "GetState")
 
 
@@ -152,6 +160,12 @@ async def restored(stage: Stage) -> None:
     await stage.passes(4.0)
     stage.store.restore(revision, kept)
     await stage.passes(9.0)
+    stage.act("a registration is the write that the lost history had, too")
+    kept = stage.store.keys()
+    await stage.call(n, "Pause", reason="lost")
+    stage.store.restore(stage.store.revision - 1, kept)
+    stage.member("c", n).begin()
+    await stage.passes(2.0)
     stage.act("the history is compacted while the watch is broken")
     n.store.fails["watch"] = [("before", SILENT)]
     await stage.call(n, "Pause", reason="x")
@@ -215,6 +229,31 @@ async def faulty(stage: Stage) -> None:
     await stage.passes(4.0)
 
 
+async def contested(stage: Stage) -> None:
+    """Another instance changes a key just before a write that depends on it."""
+    n = await stage.instance("n", topics={"t": 3, "u": 1}, cooldown_s=3.0).start()
+    n.store.contested = ["/g/consumers/a"]
+    a = stage.member("a", n).begin()
+    await stage.passes(2.5)
+    n.store.contested = ["/g/assignments/t/2", "/g/handoffs/u/0"]
+    b = stage.member("b", n).begin()
+    await stage.passes(1.0)
+    stage.act("answers and orders come too late")
+    for number in range(3):
+        n.store.contested.append(f"/g/handoffs/t/{number}")
+    n.store.contested += ["/g/handoffs/u/0", "/g/consumers/b", "/g/config/topics/u"]
+    await b.call("ReportReplicas", replicas=[pb.TopicPartition(topic="t", partition=2)])
+    await stage.call(n, "SetTopic", topic="u", partition_count=2)
+    await stage.passes(3.0)
+    n.store.contested = ["/g/pins/t/0", "/g/assigner/leader"]
+    await stage.call(n, "Pin", consumer_name="b", partition=pb.TopicPartition(topic="t"))
+    await stage.passes(2.0)
+    n.store.contested = ["/g/consumers/a"]
+    await a.call("Deregister")
+    await stage.passes(4.0)
+    await stage.call(n, "GetState")
+
+
 async def emptied(stage: Stage) -> None:
     """A second life over the same keys, and one over an empty store in memory."""
     n = await stage.instance("n", topics={"t": 2}).start()
@@ -247,5 +286,6 @@ STORIES: dict[str, Story] = {
     "forgotten": forgotten,
     "restored": restored,
     "faulty": faulty,
+    "contested": contested,
     "emptied": emptied,
 }

@@ -104,6 +104,8 @@ class RecordedStore:
         self._who, self._store, self._note = who, store, note
         self.fails: defaultdict[str, list[tuple[str, Exception] | None]] = defaultdict(list)
         self.cut: Exception | None = None
+        #: Keys that another instance rewrites just before the next write that compares them.
+        self.contested: list[str] = []
 
     async def _call(self, operation: str, said: str, work: Callable[[], Any]) -> Any:
         planned = self.fails[operation].pop(0) if self.fails[operation] else None
@@ -141,7 +143,17 @@ class RecordedStore:
         said = "; ".join(map(_written, writes))
         if compares:
             said = f"if {', '.join(map(_compared, compares))}: {said}"
-        found: TxnResult = await self._call("txn", said, lambda: self._store.txn(compares, writes))
+
+        async def work() -> TxnResult:
+            for key in sorted({compare.key for compare in compares} & {*self.contested}):
+                kv = await self._store.get(key)
+                if kv is not None:
+                    self.contested.remove(key)
+                    self._note(f"{self._who} is too late: {key.removeprefix(PREFIX)} is rewritten")
+                    await self._store.txn([], [Put(key, kv.value, kv.lease)])
+            return await self._store.txn(compares, writes)
+
+        found: TxnResult = await self._call("txn", said, work)
         return found
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:

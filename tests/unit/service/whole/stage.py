@@ -13,7 +13,7 @@ from typing import Any, Self
 import grpc
 import pytest
 
-from faust_assigner.service.digest import held
+from faust_assigner.service.digest import Held, held
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server import servicer as servicer_module
@@ -122,7 +122,7 @@ class Member:
     offset: int = 100
     owned: dict[tuple[str, int], int] = field(default_factory=dict)
     session: str = ""
-    digest_of: Callable[[Member], Any] | None = None
+    digest_of: Callable[[Member], Held] | None = None
     _jobs: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self, **said: Any) -> Member:
@@ -198,6 +198,8 @@ class Member:
             await asyncio.sleep(seconds)
             if self.session:
                 mine = held((t, n, epoch) for (t, n), epoch in self.owned.items())
+                if self.digest_of is not None:
+                    mine = self.digest_of(self)
                 said = pb.Held(count=mine.count, digest=mine.digest)
                 answer = await self.call("Heartbeat", session_id=self.session, held=said)
                 if answer is not None and not answer.known:
@@ -314,6 +316,8 @@ class Stage:
         await asyncio.gather(*self._watching, return_exceptions=True)
         for instance in self.instances:
             await instance.node.stop()
+            beats = instance.node._beats
+            self.note(f"{instance.name} remembers {sorted(beats._leases)}, {sorted(beats._doubts)}")
         await self.store.close()
 
 
