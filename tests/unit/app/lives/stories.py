@@ -35,7 +35,7 @@ async def cooperative(life: Life) -> None:
 
 async def eager(life: Life) -> None:
     """Eager rounds revoke all partitions; a record is in progress at the second one."""
-    settings = {"faust_assigner_cooperative": False}
+    settings = {"faust_assigner_cooperative": False, "table_standby_replicas": 1}
     await life.start("a", **settings)
     await life.round(eager=True)
     life.orders(0, "x", "y")
@@ -316,6 +316,36 @@ async def slow(life: Life) -> None:
     await life.rest(1.0)
 
 
+class Several(Worker):
+    """A worker with two instances of its agent; only records of the key ``slow`` take time."""
+
+    concurrency = 2
+
+    async def count(self, orders: Any) -> None:
+        """Process the records one by one in each instance."""
+        async for event in orders.events():
+            self.told.say("agent", f"begins {tps([event.message.tp])}@{event.message.offset}")
+            if event.key.strip('"') == "slow":
+                await self.work()
+            self.counts[event.key] += event.value
+            self.told.say("agent", f"ends {tps([event.message.tp])}@{event.message.offset}")
+
+
+async def several(life: Life) -> None:
+    """An instance of the agent finishes later records first; commits and a revocation follow."""
+    worker = await life.start("a", Several)
+    worker.work_s = 4.0
+    await life.round()
+    life.orders(2, "x", "slow", "y", "z", "y")
+    await life.rest(2.0)
+    await life.commit("a")
+    await life.start("b", Several)
+    await life.round()
+    life.orders(2, "x")
+    await life.rest(2.0)
+    await life.commit("b")
+
+
 async def silent(life: Life) -> None:
     """The coordinator is silent for a worker: it stands still, and starts again with the next round."""
     await life.start("a")
@@ -414,6 +444,7 @@ STORIES: dict[str, Story] = {
         sets,
         recovery,
         slow,
+        several,
         silent,
         troubled,
         shared,

@@ -329,6 +329,9 @@ class Worker:
 
         return handler
 
+    #: The number of the agent's instances.
+    concurrency = 1
+
     def declare(self) -> None:
         """Add the topics, the table and the agent."""
         app = self.app
@@ -337,13 +340,13 @@ class Worker:
         self.counts = app.Table(
             "counts", key_type=str, value_type=int, default=int, partitions=PARTITIONS
         )
-        app.agent(self.orders, name="count")(self.count)
+        app.agent(self.orders, name="count", concurrency=self.concurrency)(self.count)
 
     async def count(self, orders: Any) -> None:
         """The agent."""
         async for event in orders.events():
             self.told.say("agent", f"begins {tps([event.message.tp])}@{event.message.offset}")
-            if event.key in self.poisoned:
+            if event.key.strip('"') in self.poisoned:
                 raise ValueError(f"the record of {event.key}")
             self.counts[event.key] += event.value
             await self.work()
@@ -433,6 +436,12 @@ class Worker:
             "complete": tps(recovery.actives.complete),
             "followed": tps(recovery.standbys.followed),
             "rebalancing": str(app.rebalancing),
+            "ready": f"{app.tables.actives_ready} {app.tables.standbys_ready}",
+            "restored": " ".join(
+                f"{tps([tp])}:{one.source}@{one.start_offset}-{one.end_offset}"
+                for tp, one in sorted(recovery.restored.items())
+            )
+            or "none",
             "assignor": json.dumps(dict(sorted(app.assignor.counters.items()))),
             **self.rows(),
         }
