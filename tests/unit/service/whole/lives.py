@@ -247,7 +247,7 @@ async def contested(stage: Stage) -> None:
     await stage.passes(3.0)
     n.store.contested = ["/g/pins/t/0", "/g/assigner/leader"]
     await stage.call(n, "Pin", consumer_name="b", partition=pb.TopicPartition(topic="t"))
-    await stage.passes(2.0)
+    await stage.passes(5.0)
     n.store.contested = ["/g/consumers/a"]
     await a.call("Deregister")
     await stage.passes(4.0)

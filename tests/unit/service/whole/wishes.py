@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.auth import TokenAuthenticator
 from tests.unit.service.whole.stage import Stage, Story, place
@@ -45,6 +46,9 @@ async def kafka(stage: Stage) -> None:
     stage.act("t grows; the number of k is unreadable")
     broker.counts |= {"t": 3, "k": OSError("reset")}
     await stage.passes(5.0)
+    stage.act("t is smaller in Kafka than here")
+    broker.counts["t"] = 1
+    await stage.passes(5.0)
     stage.act("t is deleted, is missed once, and is deleted again")
     broker.counts["t"] = None
     await stage.passes(4.0)
@@ -64,6 +68,22 @@ async def kafka(stage: Stage) -> None:
     await stage.passes(2.0)
     await stage.call(n, "RemoveTopic", topic="own")
     await stage.passes(6.0)
+    await stage.call(n, "GetState")
+
+
+async def terms(stage: Stage) -> None:
+    """A topic is missed once in each of two terms of one leader, which counts as no deletion."""
+    broker = Kafka(stage, t=2)
+    n = await stage.instance("n", count=broker.count).start()
+    stage.member("a", n, beat_s=None).begin(topic="t")
+    await stage.passes(1.0)
+    broker.counts["t"] = None
+    n.store.fails["keep_alive"] = [("before", StoreUnavailable("the store is silent"))] * 30
+    await stage.passes(5.0)
+    n.store.fails.clear()
+    await stage.passes(6.0)
+    broker.counts["t"] = 2
+    await stage.passes(5.0)
     await stage.call(n, "GetState")
 
 
@@ -209,6 +229,7 @@ async def identified(stage: Stage) -> None:
 
 STORIES: dict[str, Story] = {
     "kafka": kafka,
+    "terms": terms,
     "replicas": replicas,
     "limited": limited,
     "overflowing": overflowing,
