@@ -75,7 +75,7 @@ class Fleet(Processes[Worker]):
                 "ORDERS_SESSION_TIMEOUT_S": str(self.session_timeout_s),
                 **self._ledger_settings(),
             },
-            level="warn",
+            level="info",
         )
         self.workers[name] = Worker(name, folder, process, time.time())
         if before is not None:
