@@ -16,7 +16,8 @@ On SIGUSR1 the worker writes its totals beside the journal, the active part and 
 With ``FLEET_WINDOWS`` orders are counted in windows of ten offsets, whose rows go to
 ``APP_ID-closed`` when they are closed, and each customer has a set of the numbers of its orders.
 ``FLEET_RETURNS`` is the version of the app after a deploy: a further agent adds up the topic
-``APP_ID-returns`` in a further table.
+``APP_ID-returns`` in a further table. A file ``hold`` beside the journal holds up one order: its
+text is ``sleep SECONDS PARTITION`` (the agent awaits) or ``block SECONDS PARTITION`` (the event loop stands).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ ENV = {
 }
 APP_ID, PARTITIONS = ENV["APP_ID"], int(ENV["PARTITIONS"])
 JOURNAL = Path(ENV["JOURNAL"])
+HOLD = JOURNAL.with_name("hold")
 ASSIGNORS = {
     "stock": "faust.assignor:PartitionAssignor",
     "ours": "faust_assigner:PartitionAssignor",
@@ -130,12 +132,26 @@ async def remember_customer(customers: faust.StreamT[int]) -> None:
         rates[customer] = rate
 
 
+async def hold_up() -> None:
+    """Take the time that the file asks for, if the order's partition is the file's."""
+    how, seconds, partition = HOLD.read_text().split()
+    if faust.current_event().message.partition != int(partition):
+        return
+    HOLD.unlink()
+    if how == "block":
+        time.sleep(float(seconds))
+    else:
+        await asyncio.sleep(float(seconds))
+
+
 @app.agent(orders_topic)
 async def add_order(orders: faust.StreamT[Order]) -> None:
     """Join the order with its customer and add it to the customer's total."""
     async for customer, order in orders.items():
         if WORK_S:
             await asyncio.sleep(WORK_S)
+        if HOLD.exists():
+            await hold_up()
         totals[customer] = added(totals.get(customer) or Totals(), order, rates.get(customer))
         if HAS_WINDOWS:
             row = recent[customer].value()

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from examples.orders.fleet import ROOT
 from faust_assigner.testing.processes import Journaled, Processes
+from faust_assigner.testing.waiting import wait_until
 from tests.support.workers.measure import State
 
 APP = "tests.support.workers.app"
@@ -82,6 +83,8 @@ class Fleet(Processes[Worker]):
     replicas: int = 1
     session_s: float = 10.0
     static: bool = False
+    #: The instance id of every worker, instead of its name.
+    instance: str = ""
     outputs: bool = False
     #: Whether orders are also counted in windows and kept in sets.
     windows: bool = False
@@ -112,7 +115,7 @@ class Fleet(Processes[Worker]):
                 "FLEET_PARTITIONS": str(self.partitions),
                 "FLEET_REPLICAS": str(self.replicas),
                 "FLEET_NAME": name,
-                "FLEET_INSTANCE": name if self.static else "",
+                "FLEET_INSTANCE": self.instance or (name if self.static else ""),
                 "FLEET_OUTPUTS": str(int(self.outputs)),
                 "FLEET_WINDOWS": str(int(self.windows)),
                 "FLEET_RETURNS": str(int(name in self.returns)),
@@ -127,6 +130,16 @@ class Fleet(Processes[Worker]):
         self.workers[name] = Worker(name, folder, process, chosen)
         if before is not None:
             self.workers[name].carry_on(before)
+
+    def hold_up(self, name: str, how: str, seconds: float, partition: int) -> None:
+        """Let an order take ``seconds``, and wait until it begins; ``how`` is "sleep" or "block".
+
+        A block stops the worker's event loop.
+        """
+        draft = self.workers[name].folder / "hold.draft"
+        draft.write_text(f"{how} {seconds} {partition}")
+        hold = draft.rename(draft.with_name("hold"))
+        wait_until(lambda: not hold.exists(), f"an order of partition {partition} on {name}")
 
     def end_all(self, number: int, timeout_s: float = 30.0) -> None:
         """Send all workers the same signal; SIGKILL workers that do not end in time."""
