@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,12 +46,13 @@ class Broker:
         """Return the brokers."""
         return {"brokers": [{}] * self.brokers}
 
-    async def create_topics(self, topics: list[Any]) -> None:
-        """Record the topics."""
+    async def create_topics(self, topics: list[Any]) -> Any:
+        """Record the topics; none is refused."""
         self.calls += [
             (one.name, one.num_partitions, one.replication_factor, one.topic_configs)
             for one in topics
         ]
+        return SimpleNamespace(topic_errors=[(one.name, 0, "") for one in topics])
 
     async def send_and_wait(self, topic: str, value: bytes, *, key: bytes) -> None:
         """Record the sent record."""
