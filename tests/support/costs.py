@@ -48,6 +48,8 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
 
     if sys.platform != "linux" or len(specs) < 2 or not all(map(_is_plain, specs)):
         return
+    if str(warm.ROOT) not in _sys_path:  # the process could not import this package
+        return
     node = SimpleNamespace(config=config, workerinput={"workerid": "xdist", "mainargv": sys.argv})
     config.hook.pytest_configure_node(node=node)
     plan = node.workerinput, [str(one) for one in config.invocation_params.args]
