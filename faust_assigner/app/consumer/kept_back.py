@@ -19,7 +19,7 @@ class KeptBack:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        #: Source partition -> the offset of its first record whose table failed.
+        #: Source partition -> the offset of its first record that is kept back.
         self.first: dict[TP, int] = {}
         #: The partitions in ``first`` that the consumer has since sought to their committed offsets.
         self.sought: set[TP] = set()
@@ -27,7 +27,7 @@ class KeptBack:
         self.given_up: WeakSet[Message] = WeakSet()
 
     def keep(self, message: Message) -> None:
-        """Commit neither ``message``, whose table failed, nor later records until it is read again.
+        """Commit neither ``message`` nor later records until it is read again.
 
         A wait for empty streams no longer waits for ``message``.
         """
