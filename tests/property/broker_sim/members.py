@@ -10,7 +10,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.coordinator.consumer import ConsumerGroup
+from faust_assigner.coordinator.timers import Purpose
 from tests.property.broker_sim.host import Host
+from tests.property.broker_sim.model import INTERVAL, Model
+from tests.property.broker_sim.model import SESSION as SESSION_MS
 from tests.property.lives import must
 
 JOIN, HEARTBEAT, LEAVE, SYNC, CONSUMER = 11, 12, 13, 14, 68
@@ -41,8 +45,8 @@ class Member:
 class Members:
     """One member of each protocol."""
 
-    def __init__(self, host: Host, draw: random.Random, ask: Any) -> None:
-        self.host, self.draw, self.ask = host, draw, ask
+    def __init__(self, host: Host, draw: random.Random, ask: Any, model: Model) -> None:
+        self.host, self.draw, self.ask, self.model = host, draw, ask, model
         self.known = {group: Member() for group in (*CLASSIC, *NEW)}
 
     def identity(self, group: str) -> dict[str, Any]:
@@ -61,7 +65,7 @@ class Members:
         if member.generation >= 0 and self.draw.random() < 0.15:
             await self._leave(group)
         elif group in NEW:
-            await self._beat(group)
+            await self.beat(group)
         elif member.generation < 0 or self.draw.random() < 0.3:
             await self._join(group)
         else:
@@ -78,7 +82,8 @@ class Members:
             self.known[group] = Member()
         return False
 
-    async def _beat(self, group: str) -> None:
+    async def beat(self, group: str) -> None:
+        """Let a member of KIP-848 join or send a heartbeat."""
         member = self.known[group]
         if member.generation < 0:
             member.member_id, member.generation = f"member-{self.draw.randrange(10**6)}", 0
@@ -95,6 +100,10 @@ class Members:
         )
         if self._heard(group, answer.error_code):
             member.generation = answer.member_epoch
+            told = round(answer.heartbeat_interval.total_seconds() * 1_000)
+            wanted = self.model.config(group, INTERVAL)
+            must(told == wanted, "a heartbeat is answered with the group's interval", told, wanted)
+            self.check_session(group, member.member_id)
         elif joins:
             self.known[group] = Member()
 
@@ -151,6 +160,21 @@ class Members:
             answer = await self.ask(LEAVE, 3, group_id=group, members=[leaver])
         if self._heard(group, answer.error_code):
             self.known[group] = Member()
+
+    def check_session(self, group_id: str, member_id: str) -> None:
+        """The member's session began now, and lasts as long as the group's config says."""
+        group = self.host.node.groups.get(group_id)
+        must(isinstance(group, ConsumerGroup), "a group with a member of KIP-848", group_id)
+        left = group.timers.get(Purpose.SESSION, member_id) - self.host.now
+        wanted = self.model.config(group_id, SESSION_MS)
+        must(left == wanted, "a session lasts as long as the group's config says", left, wanted)
+
+    def check_limits(self) -> None:
+        """After a restart of the broker, every session began now."""
+        for group_id in NEW:
+            group = self.host.node.groups.get(group_id)
+            for member in group.describe().members if group is not None else ():
+                self.check_session(group_id, member.member_id)
 
     async def leave(self) -> None:
         """Let all members leave, or expire."""

@@ -9,6 +9,14 @@ from typing import Final
 Place = tuple[uuid.UUID, int]
 Key = tuple[str, int]  # topic and partition
 Record = tuple[int, bytes | None, bytes | None]  # offset, key, value
+SESSION: Final = "consumer.session.timeout.ms"
+INTERVAL: Final = "consumer.heartbeat.interval.ms"
+#: The default of each config of a group, and other values.
+CONFIGS: Final = {
+    SESSION: (45_000, 50_000, 60_000),
+    INTERVAL: (5_000, 7_000, 8_000),
+    "consumer.assignment.interval.ms": (1_000, 0, 2_000),
+}
 PLAIN, OPEN, COMMITTED, ABORTED, MARKER = "plain", "open", "committed", "aborted", "marker"
 TOMBSTONE: Final = None
 
@@ -136,6 +144,11 @@ class Model:
         self.topics: dict[str, Topic] = {}
         self.offsets: dict[str, dict[Key, Offset]] = {}
         self.pending: dict[str, dict[str, dict[Key, Offset]]] = {}  # group, transactional id
+        self.configs: dict[str, dict[str, int]] = {}  # the own configs of each group
+
+    def config(self, group: str, name: str) -> int:
+        """Return the value of a config that applies to a group now."""
+        return self.configs.get(group, {}).get(name, CONFIGS[name][0])
 
     def log(self, place: Place) -> Log | None:
         """Return the log of a partition, unless its topic was deleted."""

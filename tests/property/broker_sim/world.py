@@ -17,8 +17,17 @@ from faust_assigner.broker.housekeeping import expire, retain
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator.transactions import State
 from tests.property.broker_sim.host import RETENTION_MINUTES, Host
-from tests.property.broker_sim.members import Members
-from tests.property.broker_sim.model import Log, Model, Offset, Place, Producer, Topic, Written
+from tests.property.broker_sim.members import NEW, Members
+from tests.property.broker_sim.model import (
+    CONFIGS,
+    Log,
+    Model,
+    Offset,
+    Place,
+    Producer,
+    Topic,
+    Written,
+)
 from tests.property.lives import Violation, must
 from tests.support.clients.raw_client import batch, keyed_record
 
@@ -34,7 +43,10 @@ from tests.support.clients.raw_client import batch, keyed_record
     END,
     TXN_COMMIT,
 ) = 0, 8, 19, 20, 21, 22, 24, 25, 26, 28
+DESCRIBE_CONFIGS, REPLACE_CONFIGS = 32, 33
 GROW, DELETE_GROUPS, CONFIGURE, DELETE_OFFSETS = 37, 42, 44, 47
+GROUP: Final = 32  # a resource type
+BY_DEFAULT, BY_GROUP = 5, 8  # the sources of a config
 TOPICS, GROUPS = ("t", "u", "c"), ("g", "h", "k", "m")
 TRANSACTIONAL: Final = 0x10
 NO_TIME: Final = -1
@@ -69,7 +81,7 @@ class World:
             Producer("c", second_version=True),
             Producer("d", second_version=True),
         ]
-        self.members = Members(self.host, self.draw, self.ask)
+        self.members = Members(self.host, self.draw, self.ask, self.model)
         self.story: list[str] = []
         self.checks = 0
         self._value = 0
@@ -84,6 +96,7 @@ class World:
             (1, self.delete_topic),
             (1, self.grow_topic),
             (1, self.configure_topic),
+            (9, self.configure_group),
             (3, self.delete_records),
             (1, self.delete_offsets),
             (1, self.delete_group),
@@ -410,6 +423,30 @@ class World:
         elif error == ErrorCode.group_id_not_found:
             must(not self.model.offsets.get(group), "a group with offsets exists", group)
 
+    async def configure_group(self) -> None:
+        """Set, change or delete a config of a group, or replace all its configs."""
+        group = self.draw.choice((*NEW * 4, *GROUPS))
+        name = self.draw.choice(list(CONFIGS))
+        value = self.draw.choice((None, *CONFIGS[name]))
+        if self.draw.random() < 0.3:
+            wanted = {} if value is None else {name: value}
+            key, version = REPLACE_CONFIGS, 2
+            changes = [{"name": n, "value": str(v)} for n, v in wanted.items()]
+        else:
+            wanted = dict(self.model.configs.get(group, {}))
+            wanted.pop(name, None)
+            if value is not None:
+                wanted[name] = value
+            key, version = CONFIGURE, 1
+            text = None if value is None else str(value)
+            changes = [{"name": name, "config_operation": int(value is None), "value": text}]
+        resource = {"resource_type": GROUP, "resource_name": group, "configs": changes}
+        answer = await self.ask(key, version, resources=[resource], validate_only=False)
+        if self.ok(answer.responses[0].error_code):
+            self.model.configs[group] = wanted
+        if group in NEW:
+            await self.members.beat(group)
+
     # -- topics ------------------------------------------------------------------------------------
 
     async def create_topic(self) -> None:
@@ -608,13 +645,16 @@ class World:
             },
             "pending offsets": sorted(map(str, node.groups.books.pending.keys("g"))),
             "groups": self.members.facts(),
+            "configs": {group: dict(node.group_configs.explicit(group)) for group in GROUPS},
         }  # fmt: skip
 
     async def check(self) -> None:
         """Compare everything with the model."""
         await self.check_logs(False)
         await self.check_logs(True)
+        self.members.check_limits()
         for group in GROUPS:
+            await self._check_configs(group)
             book = self.host.node.groups.books
             there = {key: one.offset for key, one in book.offsets(group).entries.items()}
             told = {key: one.offset for key, one in self.model.offsets.get(group, {}).items()}
@@ -629,6 +669,17 @@ class World:
                         "the pending offsets are those of open transactions",
                         group,
                     )
+
+    async def _check_configs(self, group: str) -> None:
+        resource = {"resource_type": GROUP, "resource_name": group, "configuration_keys": None}
+        answer = await self.ask(DESCRIBE_CONFIGS, 4, resources=[resource])
+        there = {one.name: (int(one.value), one.config_source) for one in answer.results[0].configs}
+        own = self.model.configs.get(group, {})
+        told = {
+            name: (self.model.config(group, name), BY_GROUP if name in own else BY_DEFAULT)
+            for name in CONFIGS
+        }
+        must(there == told, "a group has the configs that were accepted", group, there, told)
 
     async def check_logs(self, committed: bool, *, one: bool = False) -> None:
         """Compare the records of all logs, or of one, with the model."""

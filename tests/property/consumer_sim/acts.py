@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -58,12 +58,21 @@ class AnswerTarget:
     fails: bool = False
 
 
-Act = Ask | Wait | Stall | Restart | DiskFails | Topics | AnswerTarget
+@dataclass(frozen=True)
+class Configs:
+    """Replace the group's own configs; a config that is None is deleted."""
+
+    session_ms: int | None = None
+    heartbeat_ms: int | None = None
+    interval_ms: int | None = None
+
+
+Act = Ask | Wait | Stall | Restart | DiskFails | Topics | AnswerTarget | Configs
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The group's configuration in a run."""
+    """The broker's settings in a run; ``with_configs`` puts a group's own configs before them."""
 
     policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     interval_ms: int = 0
@@ -71,6 +80,12 @@ class Setting:
     max_size: int = 100
     session_ms: int = 45_000
     partitions: tuple[tuple[str, int], ...] = (("a", 4), ("b", 2))
+    heartbeat_ms: int = 5_000
+
+    def with_configs(self, configs: Configs) -> Setting:
+        """Return the settings that apply to the group."""
+        own = {f.name: getattr(configs, f.name) for f in fields(configs)}
+        return replace(self, **{name: value for name, value in own.items() if value is not None})
 
 
 def told(value: Any) -> str:

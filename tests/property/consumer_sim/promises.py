@@ -36,6 +36,13 @@ class Promises:
         self.setting = setting
         self.model = Model()
 
+    def configured(self, setting: Setting) -> None:
+        """The group's configs changed: they apply from the next heartbeat, timer or restart on."""
+        self.setting = setting
+        for known in self.model.members.values():
+            if not known.classic:
+                known.session_ms = setting.session_ms
+
     # -- checks after every event ----------------------------------------------------------------
 
     def always(self, before: Seen, after: Seen, catalogue: Catalogue, now: int) -> None:
@@ -218,6 +225,8 @@ class Promises:
             reply,
             me,
         )
+        told_ms, wanted_ms = reply.heartbeat_interval_ms, self.setting.heartbeat_ms
+        must(told_ms == wanted_ms, "the group's heartbeat interval", told_ms, wanted_ms)
         must(reply.member_epoch != 0, "a member hears epoch 0, which means joining", reply)
         repeats = (
             event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None

@@ -45,13 +45,7 @@ class Trial:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.now = 1_000_000
-        self.limits = ConsumerLimits(
-            session_timeout_ms=setting.session_ms,
-            max_size=setting.max_size,
-            migration_policy=setting.policy,
-            assignment_interval_ms=setting.interval_ms,
-            inline_size=setting.inline_size,
-        )
+        self.limits = _limits(setting)
         self.classic_limits = GroupLimits(initial_rebalance_delay_ms=0)
         self.promises = Conversions(setting)
         self.catalogue: Catalogue = catalogue(**dict(setting.partitions))
@@ -93,6 +87,8 @@ class Trial:
                 self._topics(catalogue(**partitions))
             case acts.AnswerTarget(fails):
                 self._answer_target(fails)
+            case acts.Configs():
+                self._configure(act)
         return replies
 
     # -- the surroundings ------------------------------------------------------------------------
@@ -339,6 +335,16 @@ class Trial:
             self.promises.topics_changed(before, after, old, catalogue)
         self._look_around(before, after)
 
+    def _configure(self, configs: acts.Configs) -> None:
+        """Give the machine its new limits, as the broker does; they apply from now on."""
+        setting = self.setting.with_configs(configs)
+        self.limits = _limits(setting)
+        self.promises.configured(setting)
+        if isinstance(self.group, ConsumerGroup):
+            self.group.limits = self.limits
+        elif isinstance(self.group, ClassicGroup):
+            self.group.consumer_limits = self.limits
+
     def _answer_target(self, fails: bool) -> None:
         if not self.asked or self.group is None:
             return
@@ -351,6 +357,17 @@ class Trial:
         if self.failed:
             self._check_undone(before, after)
         self._look_around(before, after)
+
+
+def _limits(setting: Setting) -> ConsumerLimits:
+    return ConsumerLimits(
+        session_timeout_ms=setting.session_ms,
+        heartbeat_interval_ms=setting.heartbeat_ms,
+        max_size=setting.max_size,
+        migration_policy=setting.policy,
+        assignment_interval_ms=setting.interval_ms,
+        inline_size=setting.inline_size,
+    )
 
 
 def _differences(disk: Any, seen: Seen) -> str:

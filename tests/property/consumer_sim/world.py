@@ -104,6 +104,7 @@ class World:
             (0.3, self.dawdle),
             (1.2, self.commit),
             (0.4, self.topics),
+            (0.4, self.configure),
             (1.5 if self.trial.asked else 0, self.answer_target),
         ]
         faults: list[tuple[float, Callable[[], Any]]] = [
@@ -290,6 +291,17 @@ class World:
         else:
             now[name] = now.get(name, 0) + self.draw.randint(0, 2)
         self.do(acts.Topics(dict(sorted(now.items()))))
+
+    def configure(self) -> None:
+        """Set, change and delete configs of the group."""
+        draw = self.draw
+        self.do(
+            acts.Configs(
+                draw.choice([None, 20_000, 45_000, 60_000]),
+                draw.choice([None, 5_000, 7_000]),
+                draw.choice([None, 0, 1_000, 15_000]),
+            )
+        )
 
     def answer_target(self) -> None:
         """Answer the oldest computation."""
