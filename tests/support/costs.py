@@ -48,13 +48,14 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
 
     if sys.platform != "linux" or len(specs) < 2 or not all(map(_is_plain, specs)):
         return
-    if str(warm.ROOT) not in _sys_path:  # the process could not import this package
-        return
     node = SimpleNamespace(config=config, workerinput={"workerid": "xdist", "mainargv": sys.argv})
     config.hook.pytest_configure_node(node=node)
     plan = node.workerinput, [str(one) for one in config.invocation_params.args]
-    program = "from tests.support.forked_workers import serve; serve(%d, *"
-    warm.begin("xdist", f"import sys; sys.path = {_sys_path}; {program}{plan})", os.getcwd())
+    program = (
+        f"import sys; sys.path = {[str(warm.ROOT), *_sys_path]}; "
+        f"from tests.support.forked_workers import serve; del sys.path[0]; serve(%d, *{plan})"
+    )
+    warm.begin("xdist", program, os.getcwd())
 
 
 def _is_plain(spec: Any) -> bool:

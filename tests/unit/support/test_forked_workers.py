@@ -34,17 +34,26 @@ def test_told(begun, number, worker_id, tmp_path):
 """
 
 
+#: Only pytest's import of this file leads to the repository, as in a run by ``make``.
+PLUGINS = f"""
+import sys
+
+sys.path.insert(0, {str(warm.ROOT)!r})
+pytest_plugins = ["tests.support.leaks", "tests.support.costs"]
+"""
+
+
 def run(folder: Path, source: str) -> tuple[int, str, str]:
     """Run the tests of a file with two workers; return the code and what pytest prints."""
+    (folder / "conftest.py").write_text(PLUGINS)
     (folder / "test_it.py").write_text(source)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"),
-            *("-p", "tests.support.leaks", "-p", "tests.support.costs"),
             *("-o", "asyncio_default_fixture_loop_scope=function", "--durations", "99"),
         ],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(warm.ROOT)},
+        env={name: os.environ[name] for name in os.environ if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
         timeout=120,
