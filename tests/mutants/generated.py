@@ -72,6 +72,8 @@ CLI = (
     "tests/unit/story/test_command.py",
     "tests/unit/test_commands.py",
 )
+#: Lives of whole workers, for the rooms whose code runs in each round.
+LIVES = "tests/unit/app/lives"
 #: Tests of a room or module that are not below tests/unit/ROOM or in tests/unit/test_MODULE*.py.
 BESIDES = {
     "actives": (
@@ -80,8 +82,13 @@ BESIDES = {
         "tests/property/test_optimality.py",
         "tests/property/warm/test_homing.py",
     ),
-    "app/assignor.py": ("tests/unit/app/rebalance",),
-    "app/tables": ("tests/property/test_overlay.py",),
+    "app/assignor.py": ("tests/unit/app/rebalance", LIVES),
+    "app/consumer": (LIVES,),
+    "app/membership": (LIVES,),
+    "app/rebalance": (LIVES,),
+    "app/recovery": (LIVES,),
+    "app/tables": ("tests/property/test_overlay.py", LIVES),
+    "app/transactions": (LIVES,),
     "app/tables/disk.py": ("tests/unit/app/rebalance/test_positions.py",),
     "assignment.py": PLANNING,
     "checks": ("tests/property/test_promotions.py", "tests/unit/test_previous.py"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import json
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,9 +24,18 @@ from faust_assigner import __version__
 from faust_assigner.app.ledger.writer import LedgerWriter
 from faust_assigner.app.membership.cooperative_member import moves
 from faust_assigner.app.rebalance.observers import DecisionInputs, Decisions
-from faust_assigner.app.recovery import bring_up
+from faust_assigner.app.recovery import bring_up, from_snapshots
 from faust_assigner.ledger.encoding import encode
-from faust_assigner.snapshots.changelog import Extent
+from faust_assigner.snapshots.catalog import Catalog
+from faust_assigner.snapshots.changelog import Changelog, Extent
+from faust_assigner.snapshots.manifest import (
+    DEFAULT_DELETE_RETENTION_MS,
+    Manifest,
+    format_time_ms,
+    snapshot_id,
+)
+from faust_assigner.snapshots.sst import digest_files, write_files
+from faust_assigner.snapshots.storage import open_storage
 from faust_assigner.wire.answer import Answer, decode_answer, read_directory
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import JoinData, decode_join
@@ -69,6 +81,22 @@ class Life:
         del self.workers[name]
         self._states.pop(name, None)
 
+    async def hand_over(self, name: str) -> None:
+        """Stop a worker as SIGTERM does; the group's answer lets it hand over, if it asks for a round."""
+        self.step(f"{name} is stopped")
+        worker = self.workers[name]
+        worker.client._coordinator.stops = True
+        stopping = asyncio.create_task(self.on(name, worker.stop()))
+        while not (stopping.done() or worker.client._coordinator._rejoin_needed_fut.done()):
+            await asyncio.sleep(0.1)
+        if not stopping.done():
+            members = sorted(self.workers)
+            self.step(f"round of {' '.join(members)}")
+            await self._round(members, eager=False)
+        await stopping
+        del self.workers[name]
+        self._states.pop(name, None)
+
     async def on(self, name: str, steps: Coroutine[Any, Any, Any]) -> Any:
         """Run ``steps`` as code of this worker."""
 
@@ -99,11 +127,32 @@ class Life:
         await self.on(name, self.workers[name].app.consumer.commit())
         self.tell_states()
 
+    async def beats(self, seconds: float, *, without: str = "") -> None:
+        """Let the members' heartbeats be answered for ``seconds``, except those of the worker ``without``."""
+        for _ in range(round(seconds)):
+            await asyncio.sleep(1.0)
+            for name, worker in self.workers.items():
+                if name != without:
+                    worker.beat()
+
     async def silence(self, name: str) -> None:
         """Make the coordinator silent for a worker; it stands still."""
         self.step(f"the coordinator is silent for {name}")
         self._took.pop(name)
         await self.on(name, self.workers[name].listener.stand_still())
+
+    def snapshot(self, tp: TP, folder: str) -> None:
+        """Take a snapshot of a changelog as it is."""
+        self.step(f"a snapshot of {tps([tp])} is taken")
+        rows = {one.key: one.value for one in self.logs.records[tp] if one.key is not None}
+        items = sorted((key, value) for key, value in rows.items() if value is not None)
+        made = Path(tempfile.mkdtemp(prefix="sst-", dir=self.folder))
+        files, catalog = write_files(items, made), Catalog(open_storage(folder))
+        end = self.logs.ends[tp]
+        names = catalog.upload(*tp, end, files)
+        sha256, size = digest_files([file.path for file in files])
+        now = format_time_ms(round(time.time() * 1000))
+        catalog.commit(Manifest(*tp, snapshot_id(end), end, len(items), size, sha256, now, names))
 
     def orders(self, partition: int, *keys: str, at: int = 1) -> None:
         """Write an order with the value ``at`` for each key."""
@@ -309,6 +358,7 @@ def told(story: Story) -> str:
 
     async def replay(connection: Any, work: Any, *, isolation_level: str, **_: Any) -> None:
         """Read the logs in batches of three records, in place of a client of its own."""
+        futures.wait(work._snapshots.values(), 60.0)
         while found := work.begin():
             tp, extent = TP(*found[0]), found[1]
             records = [r for r in logs[0].records[tp] if extent.start <= r.offset < extent.end]
@@ -322,6 +372,18 @@ def told(story: Story) -> str:
     async def extents(connection: Any, tps: Any) -> Any:
         """Return the ends of the logs, in place of a request."""
         return {tp: Extent(logs[0].begins.get(TP(*tp), 0), logs[0].ends[TP(*tp)]) for tp in tps}
+
+    async def changelogs(connection: Any, topics: Any, only: Any) -> Any:
+        """Return the changelogs' extents and the default retention, in place of requests."""
+        found = await extents(connection, only)
+        return {
+            topic: Changelog(
+                topic,
+                {tp.partition: extent for tp, extent in found.items() if tp.topic == topic},
+                DEFAULT_DELETE_RETENTION_MS,
+            )
+            for topic in topics
+        }
 
     def scrub(line: str) -> str:
         line = line.replace(str(folder), "DATA").replace(__version__, "VERSION")
@@ -348,13 +410,17 @@ def told(story: Story) -> str:
                     await life.stop(name)
         return told.text()
 
+    gc.freeze()  # RocksDB stores collect garbage when they stop: the objects of other tests cost time
     try:
         with (
             patch.object(bring_up, "replay", replay),
             patch.object(bring_up, "extents_of", extents),
+            patch.object(bring_up, "PARALLEL_RESTORES", 1),
+            patch.object(from_snapshots, "changelogs", changelogs),
             patch.object(Decisions, "tell", tell_at_once),
             patch.object(LedgerWriter, "put", put),
         ):
             return simulate(live)
     finally:
+        gc.unfreeze()
         shutil.rmtree(folder)

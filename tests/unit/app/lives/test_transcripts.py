@@ -13,18 +13,20 @@ from typing import Final
 import pytest
 
 from tests.unit.app.lives.life import told
+from tests.unit.app.lives.overlaps import OVERLAPS
 from tests.unit.app.lives.stories import STORIES
 
+LIVES: Final = {**STORIES, **OVERLAPS}
 FOLDER: Final = Path(__file__).with_name("transcripts")
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", LIVES)
 def test_a_life_has_the_steps_and_states_of_its_transcript(name: str) -> None:
     """The file beside this test has the transcript as text."""
-    assert told(STORIES[name]) == (FOLDER / f"{name}.txt").read_text()
+    assert told(LIVES[name]) == (FOLDER / f"{name}.txt").read_text()
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for story in sys.argv[1:] or STORIES:
-        (FOLDER / f"{story}.txt").write_text(told(STORIES[story]))
+    for story in sys.argv[1:] or LIVES:
+        (FOLDER / f"{story}.txt").write_text(told(LIVES[story]))

@@ -12,18 +12,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import faust
-from aiokafka.errors import IllegalOperation, ProducerFenced
+from aiokafka.errors import CommitFailedError, IllegalOperation, ProducerFenced
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from faust.types.tuples import RecordMetadata
 
 from faust_assigner.app import compose as compose
+from faust_assigner.app.membership.changelog_guard import NoMember
+from faust_assigner.app.membership.coordinator import CooperativeCoordinator
 from faust_assigner.app.metrics.probes import MARK
 from faust_assigner.app.queries.decide import Asked
 from faust_assigner.app.queries.router import MARK as STANDING
 from faust_assigner.app.rebalance import leader as leader
 from faust_assigner.app.rebalance.consumer_thread import ThreadListener
 from faust_assigner.page import mount as mount
+from faust_assigner.wire.join import COOPERATIVE
 from tests.support.workers.simulated import SimulatedConsumer, SimulatedTransport
 from tests.support.workers.virtual_kafka import Logs, Record
 from tests.unit.app.lives.told import WORKER, Sensed, Told, tps
@@ -48,6 +51,38 @@ PARTITIONS = 3
 UNSTEADY = frozenset({"disk_free_bytes", "disk_size_bytes", "info", "group_silent_seconds"})
 
 
+class Member(SimpleNamespace):
+    """The coordinator of a worker that hands over when it stops, with a fence that heartbeats renew."""
+
+    #: Whether the worker stops, and asks whether it can hand over.
+    stops = False
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        """The class that isinstance() sees at a hand-over; an instance of it would need connections."""
+        return CooperativeCoordinator if self.stops else Member
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(
+            **vars(client._coordinator),
+            membership=SimpleNamespace(
+                chosen=COOPERATIVE, lost=False, gave_up=False, round=None, own=lambda: None
+            ),
+        )
+        self.client = client
+
+    async def _do_heartbeat(self) -> bool:
+        return True
+
+    def reset_generation(self) -> None:
+        """Do nothing: the life decides when the membership is lost."""
+
+    async def close(self) -> None:
+        """Tell that the worker leaves the group, unless it is a static member."""
+        if self._group_instance_id is None:
+            self.client.say("leave_group")
+
+
 class Client(SimulatedConsumer):
     """The client; it tells its calls."""
 
@@ -60,6 +95,9 @@ class Client(SimulatedConsumer):
         self._coordinator._rejoin_needed_fut = asyncio.get_running_loop().create_future()
         self._coordinator.request_rejoin = self.request_rejoin
         self._coordinator.revoke_all_and_rejoin = self.revoke_all_and_rejoin
+        if worker.is_member:
+            self._coordinator = Member(self)
+            self._coordinator._group_instance_id = worker.app.conf.consumer_group_instance_id
 
     def say(self, text: str) -> None:
         """Tell a call."""
@@ -105,6 +143,8 @@ class Client(SimulatedConsumer):
         """Tell the offsets and their metadata."""
         committed = (f"{tps([tp])}@{m.offset}{m.metadata}" for tp, m in sorted(offsets.items()))
         self.say(f"commit {' '.join(committed)}")
+        if self.worker.is_lost():
+            raise CommitFailedError("The group has already rebalanced")
         if self.worker.commit_error is not None:
             raise self.worker.commit_error
         await asyncio.sleep(self.worker.commit_s)
@@ -187,6 +227,10 @@ class Producer:
         tp = TP(topic, number)
         said = f"{tps([tp])} {text(key)}: {text(value)}"
         self.say(f"send {said}")
+        done = asyncio.get_running_loop().create_future()
+        if self.id is None and self.worker.drops(topic):
+            done.set_exception(NoMember(topic))
+            return done
         if self.fenced:
             raise IllegalOperation("Can't send messages while not in transaction")
         if self.id is None:
@@ -195,7 +239,6 @@ class Producer:
             assert self.open is not None
             self.open.append((tp, key, value))
             offset = self.worker.logs.ends[tp] + sum(one[0] == tp for one in self.open) - 1
-        done = asyncio.get_running_loop().create_future()
         done.set_result(RecordMetadata(*tp, tp, offset))
         return done
 
@@ -331,6 +374,20 @@ class Worker:
 
     #: The number of the agent's instances.
     concurrency = 1
+    #: Whether the worker has a membership that can end: it hands over when it stops, and has a fence.
+    is_member = False
+
+    def drops(self, topic: str) -> bool:
+        """Whether the guard of changelogs drops a record: the membership is lost."""
+        return topic in self.app.tables.changelog_topics and self.is_lost()
+
+    def is_lost(self) -> bool:
+        """Whether the membership is lost."""
+        return self.is_member and bool(self.app.consumer.fence.lost)
+
+    def beat(self) -> None:
+        """Renew the fence, as an answered heartbeat does."""
+        self.app.consumer.fence.hear(asyncio.get_running_loop().time())
 
     def declare(self) -> None:
         """Add the topics, the table and the agent."""
