@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -244,22 +244,25 @@ async def _partition_views(
 async def _end_offsets(
     connection: Mapping[str, object], wanted: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, int | None]:
-    """Return the end of each partition; None without a leader. Missing partitions are left out."""
     if not wanted:
         return {}
     consumer = AIOKafkaConsumer(**connection)
     try:
         await consumer.start()
-        # The topic may be deleted, or created again with fewer partitions.
-        cluster = await consumer._client.fetch_all_metadata()
-        found, led = (
-            [tp for tp in wanted if tp.partition in (numbers_of(tp.topic) or ())]
-            for numbers_of in (
-                cluster.partitions_for_topic,
-                cluster.available_partitions_for_topic,
-            )
-        )
-        # The request would wait until each of its partitions has a leader.
-        return {**dict.fromkeys(found), **await consumer.end_offsets(led)}
+        return await end_offsets(consumer, {tp.topic for tp in wanted})
     finally:
         await consumer.stop()
+
+
+async def end_offsets(
+    consumer: AIOKafkaConsumer, topics: Collection[str]
+) -> dict[TopicPartition, int | None]:
+    """Return the end offset of each partition of the existing topics; None without a leader."""
+    # Missing topics are left out: a request for one would use up the time limit.
+    cluster = await consumer._client.fetch_all_metadata()
+    found, led = (
+        [TopicPartition(t, number) for t in sorted(topics) for number in numbers_of(t) or ()]
+        for numbers_of in (cluster.partitions_for_topic, cluster.available_partitions_for_topic)
+    )
+    # A request would wait until each of its partitions has a leader.
+    return {**dict.fromkeys(found), **await consumer.end_offsets(led)}

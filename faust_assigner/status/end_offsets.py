@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from faust_assigner.clients.group_views import as_ranges
+from faust_assigner.clients.groups import end_offsets
 from faust_assigner.status.evidence import Place
 
 
@@ -47,20 +48,9 @@ class EndOffsets:
             return {}
         if self._consumer is None:
             self._consumer = await _started(AIOKafkaConsumer(**self._connection))
-        # Only existing topics are queried: a deleted topic would use up the time limit.
-        cluster = await self._consumer._client.fetch_all_metadata()
-        found, led = (
-            {(topic, number) for topic in topics for number in numbers_of(topic) or ()}
-            for numbers_of in (
-                cluster.partitions_for_topic,
-                cluster.available_partitions_for_topic,
-            )
-        )
-        # The request would wait until each of its partitions has a leader.
-        self.leaderless = frozenset(found - led)
-        wanted = [TopicPartition(topic, number) for topic, number in sorted(led)]
-        ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(wanted)
-        return {(tp.topic, tp.partition): end for tp, end in ends.items()}
+        ends = await end_offsets(self._consumer, topics)
+        self.leaderless = frozenset((*tp,) for tp, end in ends.items() if end is None)
+        return {(*tp,): end for tp, end in ends.items() if end is not None}
 
 
 async def _started(consumer: AIOKafkaConsumer) -> AIOKafkaConsumer:
