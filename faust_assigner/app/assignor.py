@@ -2,10 +2,9 @@
 
     app = faust.App("shop", PartitionAssignor="faust_assigner:PartitionAssignor")
 
-aiokafka calls ``metadata`` when this member joins, ``assign`` on the leader, and ``on_assignment``
-on each member. These methods run on the consumer's thread. They never raise: after an error
-aiokafka would leave the worker alive without partitions. Faust's router, tables and producers call
-the other methods from the app's thread.
+aiokafka calls ``metadata`` when this member joins, ``assign`` on the leader, and ``on_assignment`` on
+each member. These methods run on the consumer's thread. They never raise: after an error aiokafka would
+leave the worker alive without partitions. Other parts call the other methods from the app's thread.
 """
 
 from __future__ import annotations
@@ -60,9 +59,13 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     ``counters`` counts problems for the operator (see
     :mod:`faust_assigner.app.rebalance.findings`). ``weights_provider`` is called without arguments
     in each round that this member leads, and returns the weights of partitions. If it is None, all
-    partitions weigh the same. ``awaited`` contains the standbys for which a follow-up round waits,
-    ``overdue`` the standbys that took too long.
+    partitions weigh the same.
     """
+
+    #: The assignor's protocol name, which all members of a group must share.
+    name = "faust"
+    #: Faust's protocol version.
+    version = PROTOCOL_VERSION
 
     def __init__(self, app: AppT, replicas: int = 0) -> None:
         AbstractPartitionAssignor.__init__(self)
@@ -76,10 +79,10 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         #: Topic -> the id of its co-partitioned group. The name is that of Faust's assignor.
         self._topic_groups: dict[str, int] = {}
         self._memory_file = MemoryFile(app, self.counters)
-        self.awaited = Awaited()
+        self.awaited = Awaited()  # the standbys for which a follow-up round waits
         self.read_to: Mapping[TP, int] = {}  # standby -> its next offset when it caught up
-        self.overdue: frozenset[TP] = frozenset()
-        self._claimed: JoinData | None = None  # the metadata of the last join
+        self.overdue: frozenset[TP] = frozenset()  # the standbys that took too long
+        self.joined_with: JoinData | None = None  # this member's last metadata, None if unknown
         self._wanted: list[str] = []  # the subscription of the last join
         self.holds = False  # whether partitions are processed during the next round
         self.stops_nobody = False  # whether this round, or else the last one, is cooperative
@@ -90,29 +93,14 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             warn_without_fixup(app)
 
     @property
-    def name(self) -> str:
-        """The assignor's protocol name, which all members of a group must share."""
-        return "faust"
-
-    @property
-    def version(self) -> int:
-        """Faust's protocol version."""
-        return PROTOCOL_VERSION
-
-    @property
     def is_uniform(self) -> bool:
         """Whether all members of the last round used this assignor, not stock Faust's."""
-        return self._memory.answer is not None and self._memory.answer.is_uniform
+        return bool(self._memory.answer and self._memory.answer.is_uniform)
 
     @property
     def generation(self) -> int:
         """The generation of the last assignment, -1 before the first."""
         return self._memory.generation
-
-    @property
-    def joined_with(self) -> JoinData | None:
-        """The metadata of this member's last join, None if unknown."""
-        return self._claimed
 
     @staticmethod
     def is_followed(assignment: ConsumerProtocolMemberAssignment) -> bool:
@@ -138,14 +126,13 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         try:
             data = self._join_data(wanted)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
-            self._claimed = data
+            self.joined_with = data
         except Exception:
             self.counters["metadata_failures"] += 1
             logger.exception(
-                "Could not encode this member's current partitions; joining as a new member (its "
-                "partitions may move)"
+                "Could not encode this member's partitions; joining as a new member (they may move)"
             )
-            self._claimed = None
+            self.joined_with = None
             packed = fallback.plain_metadata(self.app)
         return ConsumerProtocolMemberMetadata(self.version, wanted, packed)
 
@@ -153,8 +140,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """Read the files that ``metadata()`` needs and cache their offsets; in any thread."""
         try:
             self._join_data(sorted(topics))
-        except Exception as exc:
-            # metadata() logs an error
+        except Exception as exc:  # metadata() logs an error
             logger.debug(
                 "Could not read the positions of local table files; they count as absent: %r", exc
             )
@@ -175,11 +161,10 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Store this member's part of the leader's assignment, and log it."""
         answer, memory, error = self._read(assignment)
-        findings.log_answer_problems(
-            answer, memory, error, str(self.app.conf.canonical_url), self.counters
-        )
+        url = str(self.app.conf.canonical_url)
+        findings.log_answer_problems(answer, memory, error, url, self.counters)
         self.is_unheard = self._memory.answer is None and has_other_offers(
-            self._claimed,
+            self.joined_with,
             self._wanted,
             self._memory_file.former(),
             generation=memory.generation,
@@ -189,11 +174,17 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._memory = memory
         self._topic_groups = dict(memory.group_ids)
         taken = memory.answer or answer
-        tps = tps_of(taken.awaited)
-        self.awaited = Awaited(memory.generation, tps, memory.group_ids, follows=taken.among > 0)
+        self.awaited = Awaited(
+            memory.generation, tps_of(taken.awaited), memory.group_ids, follows=taken.among > 0
+        )
         self.read_to = {}
-        self._keep(memory)
-        findings.log_own_assignment(memory, self._claimed, self.app)
+        # While all workers stop, a stopping worker may join one more round. Do not store the
+        # partitions of this round, because the worker owns them only for a moment.
+        if not self.app.should_stop:
+            said = offers_of(self.joined_with, self._wanted)
+            known = self._memory_file.former().offers if self.is_unheard else said
+            self._memory_file.keep(memory.generation, memory.owned(facts_of(self.app)), known)
+        findings.log_own_assignment(memory, self.joined_with, self.app)
 
     def partitions_to_restart(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
         """Return the kept partitions whose transaction ends, because other partitions of it move.
@@ -203,26 +194,16 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """
         if not self.app.in_transaction:
             return frozenset()
-        _, memory, _ = self._read(assignment)
+        before, (_, after, _) = self._memory, self._read(assignment)
         shared = facts_of(self.app).globals_.keys()
-        own = {tp for tp in self._memory.active_tps if tp.topic not in shared}
-        return partitions_to_restart(
-            own, memory.active_tps, self._memory.group_ids, memory.group_ids
-        )
+        own = {tp for tp in before.active_tps if tp.topic not in shared}
+        return partitions_to_restart(own, after.active_tps, before.group_ids, after.group_ids)
 
     def _read(
         self, assignment: ConsumerProtocolMemberAssignment
     ) -> tuple[Answer, Memory, Exception | None]:
         kafkas = group_member.kafka_generation(self.app)
         return read_answer(assignment, kafkas=kafkas, before=self._memory)
-
-    def _keep(self, memory: Memory) -> None:
-        # While all workers stop, a stopping worker may join one more round. Do not store the
-        # partitions of this round, because the worker owns them only for a moment.
-        if not self.app.should_stop:
-            said = offers_of(self._claimed, self._wanted)
-            known = self._memory_file.former().offers if self.is_unheard else said
-            self._memory_file.keep(memory.generation, memory.owned(facts_of(self.app)), known)
 
     # -- as the leader
 

@@ -122,11 +122,9 @@ class InProcess:
         """Shorten the consumer's polls, count its pending calls, and give records the test's time."""
         consumer = self.app.consumer
         get = consumer._getmany
-
-        def soon(active_partitions: object, timeout: float) -> Any:
-            return get(active_partitions=active_partitions, timeout=min(timeout, POLL_S))
-
-        consumer._getmany = soon
+        consumer._getmany = lambda active_partitions, timeout: get(
+            active_partitions=active_partitions, timeout=min(timeout, POLL_S)
+        )
         thread = consumer._thread
         call = thread.call_thread
 
@@ -239,8 +237,7 @@ class InProcess:
 
     def _loops(self) -> Iterator[asyncio.AbstractEventLoop]:
         yield self.loop
-        consumer = self.app._consumer
-        thread = getattr(consumer, "_thread", None)
+        thread = getattr(self.app._consumer, "_thread", None)
         if thread is not None:
             yield thread.thread_loop
 

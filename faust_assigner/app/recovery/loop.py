@@ -1,8 +1,6 @@
 """Faust's recovery loop, corrected: it applies every readable changelog record and no other record.
 
-Its parts: the tables' databases (``databases.py``), the comparison of tables with their changelogs
-(``consistency.py``), the end of a replay (``replay_end.py``), the spans (``spans.py``), and the retries
-after a table's failure (``table_failures.py``).
+Each part has its own module: ``databases``, ``consistency``, ``replay_end``, ``spans``, ``table_failures``.
 """
 
 from __future__ import annotations
@@ -110,9 +108,9 @@ class RecoveryLoop(Recovery):
                 continue
             try:
                 await self._compare_files()
+            except ConsistencyError:
+                raise
             except Exception as error:
-                if isinstance(error, ConsistencyError):
-                    raise
                 if self._said.due("compare"):
                     logger.warning(
                         "Could not compare the changelogs' ends with the tables: %r", error
@@ -287,8 +285,7 @@ class RecoveryLoop(Recovery):
         changelog holds the rows that the database lacks.
         """
         self.buffers.clear()
-        # After a failed write RocksDB accepts no write, and on a full disk other databases may fail
-        # too.
+        # After a failed write RocksDB accepts no write; on a full disk others may fail, too.
         self.databases.doubt(self.tp_to_table)
         self.failures.stop_streams(table, error)
 

@@ -235,20 +235,14 @@ class ConsumerGroup(Migration):
                         f"in member epoch {self.book.at(member_id).epoch}",
                     )
                     self._remove([member_id])
-                case _:
-                    pass
 
     def _restart_timers(self, member_id: str) -> None:
         self.timers.drop_member(member_id)
         said = self.book.members.get(member_id)
         if said is None:
             return
-        session = (
-            self.limits.session_timeout_ms
-            if said.classic is None
-            else said.classic.session_timeout_ms
-        )
-        self.timers.set(Purpose.SESSION, member_id, self._now + session)
+        session_ms = (said.classic or self.limits).session_timeout_ms
+        self.timers.set(Purpose.SESSION, member_id, self._now + session_ms)
         stood = self.book.at(member_id)
         # An absent static member cannot revoke partitions; only its session timeout limits its absence.
         revokes = stood.state is MemberState.UNREVOKED and stood.epoch != AWAY
