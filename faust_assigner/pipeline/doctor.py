@@ -195,7 +195,8 @@ def check_session() -> Finding:
         finally:
             spark.stop()
     except (PySparkException, OSError, RuntimeError) as error:
-        return Finding("session", FAILED, str(error).splitlines()[0], JAVA_SAID)
+        found = str(error).strip() or type(error).__name__
+        return Finding("session", FAILED, found.splitlines()[0], JAVA_SAID)
     if counted != 3:
         return Finding("session", FAILED, f"a job of 3 rows gave {counted}", JAVA_SAID)
     return Finding("session", OK, "started, ran a job in Python workers, stopped")

@@ -108,6 +108,28 @@ def test_workers_python_must_be_the_drivers(
     assert doctor.check_python().status == OK
 
 
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (RuntimeError(), "RuntimeError"),
+        (OSError("\n"), "OSError"),
+        (RuntimeError("\nJava gateway process exited\nwith 1"), "Java gateway process exited"),
+    ],
+)
+def test_a_failed_session_names_its_error(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, found: str
+) -> None:
+    """The finding is the first line of the error's text, or the error's type if there is no text."""
+    pytest.importorskip("pyspark")
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("faust_assigner.pipeline.session.spark_session", fail)
+    finding = doctor.check_session()
+    assert (finding.status, finding.found) == (FAILED, found)
+
+
 def test_command_prints_plain_lines_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal no boxes are printed; the exit code is 1 after a failed check, else 0."""
     versions(monkeypatch, pyspark="4.2.0", pandas="3.0.0")
