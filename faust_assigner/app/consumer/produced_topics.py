@@ -13,6 +13,10 @@ pauses between two requests, as Kafka's own client does.
 
 aiokafka's transactional producer looks up the coordinator again after some errors only. After a lost
 connection, for example during a broker's restart, its sender ends for good, and the worker ends too.
+
+With the setting ``producer_threaded``, Faust's thread sends a copy of each buffered message and sets the
+result of the copy only. The message itself never ends, although a commit waits for the end of each table
+change. With this module the message gets the result, too.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import NodeNotReadyError
 from faust.transport.drivers import aiokafka as driver
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
     from aiokafka.client import AIOKafkaClient
     from faust.types.transports import ProducerT
+    from faust.types.tuples import FutureMessage
 
 
 #: Seconds between two requests for metadata. aiokafka's producer waits as long before it retries a batch.
@@ -45,6 +50,8 @@ def install(producer: ProducerT) -> None:
     for creator in (producer, producer.threaded_producer):
         if creator is not None:
             creator._new_producer = partial(_create, creator._new_producer)
+    if (threaded := producer.threaded_producer) is not None:
+        threaded.publish_message = partial(_publish, threaded.publish_message)
 
 
 def _create(
@@ -97,3 +104,31 @@ async def _look_up(look_up: Callable[..., Awaitable[int]], *whose: object) -> in
         if is_temporary(error):
             raise NodeNotReadyError(str(error)) from error
         raise
+
+
+async def _publish(
+    publish: Callable[[FutureMessage], Awaitable[asyncio.Future[object]]], message: FutureMessage
+) -> asyncio.Future[object]:
+    """Send ``message`` in the producer's thread; set its result in its own loop after the delivery."""
+    call = message.get_loop().call_soon_threadsafe
+    try:
+        sent = await publish(message)
+    except Exception as error:
+        call(_end, message, error)
+        raise
+    sent.add_done_callback(lambda sent: call(_end, message, sent))
+    return sent
+
+
+def _end(message: FutureMessage, outcome: asyncio.Future[Any] | Exception) -> None:
+    """Give ``message`` the result or the error of its ended send; ``outcome`` may be the error itself."""
+    if message.done():
+        return
+    if isinstance(outcome, Exception):
+        message.set_exception(outcome)
+    elif outcome.cancelled():
+        message.cancel()
+    elif (error := outcome.exception()) is not None:
+        message.set_exception(error)
+    else:
+        message.set_result(outcome.result())

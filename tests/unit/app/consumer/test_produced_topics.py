@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from faust.transport.drivers import aiokafka as driver
+from faust.types.tuples import FutureMessage, PendingMessage
 
 from faust_assigner.app.consumer import produced_topics
 from faust_assigner.app.consumer.produced_topics import install
@@ -54,7 +57,8 @@ def producer() -> Any:
     """Faust's producer, with a creator for the threaded producer."""
     faust = object.__new__(driver.Producer)
     faust._new_producer = lambda one, two: SimpleNamespace(client=Client(), given=(one, two))
-    faust.threaded_producer = SimpleNamespace(_new_producer=faust._new_producer)
+    faust.threaded_producer = object.__new__(driver.ThreadedProducer)
+    faust.threaded_producer._new_producer = faust._new_producer
     install(faust)
     return faust
 
@@ -127,3 +131,46 @@ async def test_a_coordinator_is_looked_for_again_after_a_lost_connection(
     with pytest.raises(NodeNotReadyError if asked_again else type(error)):
         await client.coordinator_lookup(1, "id")
     assert client.calls == [("lookup", 1, "id")] * 2
+
+
+@pytest.mark.parametrize("outcome", ["arrived", "lost", "cancelled", "refused"])
+async def test_a_message_of_the_producers_thread_ends_with_its_delivery(
+    producer: Any, outcome: str
+) -> None:
+    """A commit waits for each table change; Faust's thread ends only a copy of the buffered message."""
+    threaded, error = producer.threaded_producer, KafkaConnectionError("closed")
+    quiet = SimpleNamespace(
+        get_topic_name=lambda: "changelog", _on_published=lambda *args, **options: None
+    )
+    message = FutureMessage(PendingMessage(quiet, b"k", b"v", None, 0, None, None, None, None))
+
+    async def send(**options: Any) -> asyncio.Future[str]:
+        """Return the send's future, which ends a moment later as ``outcome`` says."""
+        if outcome == "refused":
+            raise error
+        sent: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        ways = {
+            "arrived": lambda: sent.set_result("metadata"),
+            "lost": lambda: sent.set_exception(error),
+            "cancelled": sent.cancel,
+        }
+        asyncio.get_running_loop().call_soon(ways[outcome])
+        return sent
+
+    async def publish() -> None:
+        with suppress(KafkaConnectionError, asyncio.CancelledError):
+            await (await threaded.publish_message(message))
+        await asyncio.sleep(0)
+
+    threaded._producer = SimpleNamespace(send=send)
+    threaded.app = SimpleNamespace(
+        sensors=SimpleNamespace(on_send_initiated=lambda *args, **options: None)
+    )
+    await asyncio.to_thread(asyncio.run, publish())
+    await asyncio.wait({message}, timeout=5)
+    if outcome == "arrived":
+        assert message.result() == "metadata"
+    elif outcome == "cancelled":
+        assert message.cancelled()
+    else:
+        assert message.exception() is error
