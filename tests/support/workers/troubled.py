@@ -76,7 +76,10 @@ def troubled(
 ) -> Iterator[Troubled]:
     """A broker with ``waiting`` orders on each partition; no worker runs yet or after the block."""
     app_id = f"troubled-{time.time_ns()}"
-    with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
+    # Without compaction, which may remove the row before a row that does not decode.
+    with broker_process(
+        None, "group.min.session.timeout.ms=1000", "log.cleaner.backoff.ms=3600000"
+    ) as broker:
         wanted: Mapping[str, Any] = {"broker_request_timeout": 4.0} | settings
         fleet = Fleet(
             app_id,

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.snapshots.run import take_snapshot
+from faust_assigner.snapshots.catalog import Catalog
+from faust_assigner.snapshots.sst import read_items
+from faust_assigner.snapshots.storage import open_storage
 from tests.support.workers.damage import Damage, remove, replace_by_file, scramble, truncate
 from tests.support.workers.load import judge
 from tests.support.workers.troubled import Troubled, fill, small_disk, troubled
@@ -115,8 +123,10 @@ def test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed(
 
 
 @pytest.mark.slow
-def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> None:
-    """Read in batches they go past Faust's own decoding; an agent would end at each of them."""
+def test_changelog_rows_that_do_not_decode_reach_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows before them stay, in a replay and in snapshots; an agent would end at each of them."""
     with troubled(tmp_path, preload=500) as it:
         topic = f"{it.load.app_id}-totals-changelog"
         asyncio.run(
@@ -130,12 +140,7 @@ def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> Non
                 ],
             )
         )
-        it.start()
-        it.load.start()
-        assert it.until(lambda _: it.done > 60), it.log()[-3000:]
-        it.load.stop()
-        it.fleet.drain(sum(it.load.sent))
-        is_as_the_model_says(it)
+        flows_for(it, 60)
         assert "Batched replay failed" not in it.log()  # Faust's own loop would have read them then
         kept = [
             line
@@ -144,8 +149,46 @@ def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> Non
         ]
         assert len(kept) >= 3
 
+        rows = it.fleet.totals()
+        it.fleet.terminate("worker-1")
+        cluster, url = Cluster(it.load.bootstrap), str(tmp_path / "snapshots")
+        poisoned = ["customer-0-0", "customer-1-0"]
+        for previous in (False, True):
+            asyncio.run(
+                write_rows(
+                    it.load.bootstrap,
+                    topic,
+                    [(json.dumps(key).encode(), b"{no json") for key in poisoned]
+                    # A row of another type would make the worker refuse the snapshot.
+                    + [(b'"customer-1-1"', None), (b'"bulk-1"', b"{}"), (b'"bulk-0"', b"{}")],
+                )
+            )
+            newest = take_snapshot(cluster, topic, url, previous=previous)
+        catalog = Catalog(open_storage(url))
+        for key, manifest in zip(poisoned, newest, strict=True):
+            found = dict(read_items(catalog.fetch(manifest, tmp_path)))
+            assert json.loads(found[json.dumps(key).encode()])["numbers"] == rows[key]["numbers"]
 
-async def write_rows(bootstrap: str, topic: str, rows: list[tuple[bytes | None, bytes]]) -> None:
+        shutil.rmtree(it.worker.folder / "data")
+        monkeypatch.setenv("FAUST_ASSIGNER_SNAPSHOTS", url)
+        flows_for(it, it.done + 60)
+        for partition in range(2):
+            assert f"Restored {topic}-{partition} from snapshot" in it.log()
+
+
+def flows_for(it: Troubled, orders: int) -> None:
+    """Start the worker, wait until ``orders`` are done, and assert that the rows are right."""
+    it.start()
+    it.load.start()
+    assert it.until(lambda _: it.done > orders), it.log()[-3000:]
+    it.load.stop()
+    it.fleet.drain(sum(it.load.sent))
+    is_as_the_model_says(it)
+
+
+async def write_rows(
+    bootstrap: str, topic: str, rows: Sequence[tuple[bytes, bytes | None]]
+) -> None:
     """Write the rows to partitions 0 and 1 in turn."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         for number, (key, value) in enumerate(rows):
