@@ -18,6 +18,10 @@ With ``FLEET_WINDOWS`` orders are counted in windows of ten offsets, whose rows 
 ``FLEET_RETURNS`` is the version of the app after a deploy: a further agent adds up the topic
 ``APP_ID-returns`` in a further table. A file ``hold`` beside the journal holds up one order: its
 text is ``sleep SECONDS PARTITION`` (the agent awaits) or ``block SECONDS PARTITION`` (the event loop stands).
+If a file ``recovering`` is there at the start, the sets have a callback of ``on_recover`` that
+ends when the file is gone:
+
+    {"kind": "callback", "what": "begin"}      then "end", or "cancelled"
 """
 
 from __future__ import annotations
@@ -41,6 +45,7 @@ ENV = {
 APP_ID, PARTITIONS = ENV["APP_ID"], int(ENV["PARTITIONS"])
 JOURNAL = Path(ENV["JOURNAL"])
 HOLD = JOURNAL.with_name("hold")
+RECOVERING = JOURNAL.with_name("recovering")
 ASSIGNORS = {
     "stock": "faust.assignor:PartitionAssignor",
     "ours": "faust_assigner:PartitionAssignor",
@@ -317,6 +322,22 @@ async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
             return bring_up(tps, offsets, highwaters, stop)
 
         recovery.actives._batches.restore = telling_too
+
+
+async def wait_in_callback() -> None:
+    """Write the begin of the callback; wait until the file is gone, and write the end."""
+    journal.write("callback", what="begin")
+    try:
+        while RECOVERING.exists():
+            await asyncio.sleep(0.05)
+    except asyncio.CancelledError:
+        journal.write("callback", what="cancelled")
+        raise
+    journal.write("callback", what="end")
+
+
+if HAS_WINDOWS and RECOVERING.exists():
+    seen.on_recover(wait_in_callback)
 
 
 @app.on_partitions_revoked.connect

@@ -1,4 +1,4 @@
-"""Workers beside a fault: a slow record, a blocked loop, a shared instance id, a member with false claims."""
+"""Workers beside a fault: a slow record or callback, a blocked loop, a shared instance id, false claims."""
 
 from __future__ import annotations
 
@@ -138,3 +138,54 @@ def test_a_member_with_false_claims_stops_no_honest_workers_partitions(tmp_path:
     assert max(longest[number] for number in kept) < 20.0, longest
     assert any("are refused: it claims generation 2000000" in log for log in logs)
     assert (verdict.lost, verdict.wrong_rows) == (0, ())
+
+
+def wrong_sets(fleet: Fleet, load: Load) -> dict[str, tuple[int, int]]:
+    """Return customer -> the elements of its set in the workers' memory, and the orders sent."""
+    found: dict[str, list[int]] = {}
+    for answer in fleet.answers("sets", 20.0):
+        assert isinstance(answer, dict)
+        found |= answer
+    return {
+        customer: (len(found.get(customer, ())), len(amounts))
+        for customer, amounts in sorted(load.amounts.items())
+        if found.get(customer) != list(range(len(amounts)))
+    }
+
+
+def test_a_join_during_a_slow_callback_of_on_recover_loses_no_element_of_a_set(
+    tmp_path: Path,
+) -> None:
+    """Stock cancels the callback, changes empty sets, and writes their few elements to the file."""
+    with workers(tmp_path, "w1", windows=True, replicas=0) as (fleet, load):
+        load.stop()
+        fleet.drain(sum(load.sent))
+        fleet.terminate("w1")
+        recovering = tmp_path / "w1" / "recovering"
+        recovering.touch()
+        told = len(fleet.workers["w1"].told)
+
+        def rows(kind: str) -> list[Any]:
+            fleet.living()
+            return [row for row in fleet.workers["w1"].told[told:] if row["kind"] == kind]
+
+        fleet.start("w1")
+        wait_until(lambda: bool(rows("callback")), "the callback of on_recover")
+        rounds = len(rows("assigned"))
+        fleet.start("w2")
+        wait_until(lambda: len(rows("assigned")) > rounds, "a round during the callback")
+        load.start()
+        wait_until(lambda: bool(fleet.living()[1].orders), "an order on the new worker")
+        recovering.unlink()
+        fleet.settle(workers=2, quiet_s=0.5)
+        load.stop()
+        fleet.drain(sum(load.sent))
+        assert [row["what"] for row in rows("callback")] == ["begin", "end"]
+        assert wrong_sets(fleet, load) == {}
+        fleet.terminate("w1", "w2")
+        fleet.start("w1")  # with the sets in its files
+        load.start()
+        fleet.settle(workers=1, quiet_s=0.5)
+        load.stop()
+        fleet.drain(sum(load.sent))
+        assert wrong_sets(fleet, load) == {}
