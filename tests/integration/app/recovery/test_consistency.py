@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
+import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,9 +19,10 @@ from faust.exceptions import ConsistencyError
 from faust.types import TP
 
 from faust_assigner.app.recovery import loop as recovery_loop
-from faust_assigner.testing.broker import broker_process
+from faust_assigner.testing.broker import BrokerProcess, broker_process
 from faust_assigner.testing.kafka import KafkaServer
-from tests.integration.app.tables.test_sigkill import Killed
+from faust_assigner.testing.waiting import wait_until
+from tests.integration.app.tables.test_sigkill import KEYS, Killed
 from tests.support.workers.cooperative import CooperativeWorker
 from tests.support.workers.virtual import running
 
@@ -271,35 +274,92 @@ def refuses(it: Killed, table: str) -> None:
     assert "ConsistencyError" in log
 
 
+def refused_at_start(it: Killed) -> None:
+    """Assert that the worker ends with the reason, before it changes any row."""
+    log, before = it.folder / "log", it.settled()
+    begin = log.stat().st_size
+    it.start()
+    assert ends(it) != 0
+    said = log.read_bytes()[begin:].decode(errors="replace")
+    assert "Table sums: this worker's rows of partition" in said, it.log()
+    assert "ConsistencyError" in said
+    assert it.settled() == before, "changes were computed from rows of another changelog"
+
+
+def copied(broker: BrokerProcess, data: Path, copy: Path) -> None:
+    """Copy the broker's data as a crash would leave it at this moment."""
+    broker.process.send_signal(signal.SIGSTOP)
+    shutil.copytree(data, copy)
+    broker.process.send_signal(signal.SIGCONT)
+
+
+def written(it: Killed) -> list[list[object]]:
+    """Return the keys and values in the changelog of ``sums``, by partition."""
+    return [
+        [
+            (json.loads(key), None if value is None else int(value))
+            for _, key, value in it.changelog("sums", partition)
+        ]
+        for partition in range(2)
+    ]
+
+
+def changes_after(rows: dict[bytes, bytes], numbers: range, partition: int) -> list[object]:
+    """Return the keys and values that ``rows.py`` writes to ``sums`` for ``numbers``."""
+    sums = {json.loads(key): int(value) for key, value in rows.items()}
+    written: list[object] = []
+    for number in (n for n in numbers if n % KEYS % 2 == partition):
+        key = f'"k{number % KEYS}"'
+        sums[key] = sums.get(key, 0) + number
+        written.append((key, sums[key]))
+        if sums[key] % 7 == 0:
+            del sums[key]
+            written.append((key, None))
+    return written
+
+
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(150)
-def test_a_real_worker_refuses_files_ahead_of_a_changelog_that_was_made_again(
-    tmp_path: Path,
+def test_a_real_worker_refuses_files_ahead_of_an_older_log_and_of_another_clusters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker refuses at its start; with the check off it continues with its rows."""
-    with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
-        it = Killed(broker.bootstrap, tmp_path, "at_least_once")
-        try:
+    """No row changes before the worker ends; with the check off its rows are kept, and continued.
+
+    The older log is the broker's earlier data, as a leader that lacks records: the topic has its id.
+    """
+    data = tmp_path / "data"
+    for folder in (data, tmp_path / "worker"):
+        folder.mkdir()
+    with contextlib.ExitStack() as stack:
+        with broker_process(data) as broker:
+            it = Killed(broker.bootstrap, tmp_path / "worker", "at_least_once")
+            stack.callback(it.stop)
             it.send(400)
             it.start()
             it.wait_for_changes(300)
+            copied(broker, data, tmp_path / "earlier")
+            it.send(400)
+            it.wait_for_changes(300)
             time.sleep(1.0)
             it.kill()
-            offsets = [it.file("sums", partition)[0] for partition in range(2)]
-            assert max(offsets) > 50
-            make_again(it, "sums")
-            it.start()
-            assert ends(it) != 0
-            refuses(it, "sums")
-            os.environ["RECOVERY_CONSISTENCY_CHECK"] = "0"
-            it.start()
-            it.send(100)
-            it.wait_for_changes(100)
-            it.kill()
-        finally:
-            os.environ.pop("RECOVERY_CONSISTENCY_CHECK", None)
-            it.kill()
+            files = [it.file("sums", partition) for partition in range(2)]
+        with broker_process(tmp_path / "earlier", port=broker.port):
+            changelog = f"{it.app_id}-sums-changelog"
+            for partition in range(2):
+                it.producer.produce(changelog, b"1", b'"other"', partition)
+            assert it.producer.flush(60) == 0
+            assert it.settled() < sum(offset for offset, _ in files)
+            refused_at_start(it)
+        with broker_process(None, "log.cleaner.backoff.ms=3600000") as another:
+            new = Killed(another.bootstrap, tmp_path / "worker", "at_least_once", it.app_id)
+            stack.callback(new.stop)
+            new.send(100)
+            refused_at_start(new)
+            monkeypatch.setenv("RECOVERY_CONSISTENCY_CHECK", "0")
+            new.start()
+            expected = [changes_after(files[p][1], range(100), p) for p in range(2)]
+            wait_until(lambda: written(new) == expected, lambda: f"{written(new)}, not {expected}")
 
 
 def made_again_beside_streams(it: Killed) -> None:

@@ -35,8 +35,9 @@ SETS = "seen"
 class Killed:
     """A worker of ``tests/support/workers/rows.py`` that is killed during its work and restarted."""
 
-    def __init__(self, bootstrap: str, folder: Path, guarantee: str) -> None:
-        self.app_id, self.bootstrap, self.folder = f"rows-{uuid.uuid4().hex[:6]}", bootstrap, folder
+    def __init__(self, bootstrap: str, folder: Path, guarantee: str, app_id: str = "") -> None:
+        self.app_id = app_id or f"rows-{uuid.uuid4().hex[:6]}"
+        self.bootstrap, self.folder = bootstrap, folder
         self.guarantee = guarantee
         self.process: subprocess.Popen[bytes] | None = None
         self.admin = AdminClient({"bootstrap.servers": bootstrap})  # keeps its futures alive
