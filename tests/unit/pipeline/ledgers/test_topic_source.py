@@ -15,6 +15,7 @@ from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row, parse
+from faust_assigner.pipeline.ledgers.progress import news
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.rows import accepted_rows, read_here
 from faust_assigner.pipeline.ledgers.topic_source import (
@@ -215,6 +216,21 @@ def test_a_span_has_its_records_and_a_period_the_offsets_of_its_time(
         offsets = [offsets_since(source, log, begun + timedelta(hours=hours)) for hours in (-1, 1)]
     assert found == [[0, 1, 2], [1], []]
     assert offsets == [{0: 0, 1: 0}, {0: 3, 1: 3}]
+
+
+@pytest.mark.parametrize("lines", [2, 6], ids=["shorter", "longer"])
+def test_a_recreated_topic_is_read_from_its_start(broker: EmbeddedBroker, lines: int) -> None:
+    """The new topic has the old name, and ends before or after the offsets of the last visit."""
+    with broker:
+        ledger = fill(broker, *(line(number) for number in range(4)))
+        before = news([ledger], {}, {}).state({})
+        assert not news([ledger], before, {})
+        broker.call(lambda node: node.catalogue.delete(node.catalogue.get("ledger")))
+        fill(broker, *(line(number) for number in range(lines)))
+        found = news([ledger], before, {})
+        again = news([ledger], found.state({}), {})
+    assert [(span.start, span.end) for span in found.spans] == [(0, lines // 2)] * 2
+    assert not again
 
 
 def test_an_empty_span_needs_no_broker() -> None:
