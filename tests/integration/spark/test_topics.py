@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
+from itertools import count
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -15,6 +17,9 @@ from faust_assigner.app.ledger.rows import TableRow, decision_rows
 from faust_assigner.app.ledger.topic import LedgerTopic
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import TABLES
+from faust_assigner.ledger.encoding import encode
+from faust_assigner.pipeline.history.job import HistoryOptions, run
+from faust_assigner.pipeline.ledgers import topics
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import news, whole
 from faust_assigner.pipeline.ledgers.refusals import Refused
@@ -24,6 +29,7 @@ from faust_assigner.pipeline.ledgers.topic_source import split_sources
 from faust_assigner.pipeline.ledgers.topics import has_connector, read_spans
 from faust_assigner.testing.kafka import KafkaServer
 from tests.integration.spark.ledgers import Ledger, Line, bad_lines, random_rows
+from tests.support.pictures import no_pictures as no_pictures
 from tests.support.status import AT, MadeGroup
 from tests.unit.app.ledger.test_files import sample
 from tests.unit.app.ledger.test_pages import line as recovery_line
@@ -92,6 +98,35 @@ def test_stream_of_a_topic_takes_each_offset_once(
     assert accepted == of_files
     assert refused == len(bad_lines())
     assert not news([topic], first.state({}), {})
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_each_record_counts_once_when_the_connector_changes_between_visits(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's jars are missing in the first visit, there in the second, and missing in the third."""
+    name, number = f"ledger-{uuid.uuid4().hex[:8]}", count()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    options = HistoryOptions(
+        (f"kafka://{kafka.bootstrap}/{name}",), str(tmp_path), stream=True, connector="auto"
+    )
+    used = []
+    for has_jars in (False, True, False):
+        for turn in range(5):
+            table, row = sample(0)
+            # The sum of powers of 4 shows how often each record was counted.
+            row["records_in"] = 4 ** next(number)
+            producer.produce(name, encode(table, row), partition=turn % 2)
+        producer.flush(30)
+        monkeypatch.setattr(
+            topics, "has_connector", lambda _, has=has_jars: used.append(has) or has
+        )
+        (skew,) = run(spark, options).tables["skew"]
+    assert used == [False, True, False]
+    assert skew["records_in"] == sum(4**n for n in range(15))
 
 
 @pytest.fixture(scope="module")
