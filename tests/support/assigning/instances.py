@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from faust_assigner.service.client import (
@@ -254,22 +254,26 @@ class Consumer:
 @contextlib.asynccontextmanager
 async def consumers(*names_or_consumers: Consumer) -> AsyncIterator[tuple[Consumer, ...]]:
     """Run the consumers during the block."""
+    others = asyncio.all_tasks()
     for one in names_or_consumers:
         one.start()
     try:
         yield names_or_consumers
     finally:
         await asyncio.gather(*(one.stop() for one in names_or_consumers))
-        await calls_ended()
+        await calls_ended(others)
 
 
-async def calls_ended() -> None:
-    """Wait for cancelled calls, which end later in gRPC's tasks; ignore a server's own waiting."""
+async def calls_ended(others: Collection[object] = ()) -> None:
+    """Wait for cancelled calls, which end later in gRPC's tasks; ignore a server's own waiting.
+
+    ``others`` are tasks that may go on.
+    """
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if not any(
             "_cython" in repr(task) and "coro=<AioServer." not in repr(task)
-            for task in asyncio.all_tasks()
+            for task in asyncio.all_tasks().difference(others)
         ):
             return
         await asyncio.sleep(0.01)

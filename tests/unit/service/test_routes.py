@@ -276,6 +276,7 @@ async def test_a_router_follows_a_move() -> None:
                 Client(target, name, registration=Registration(endpoint=f"{name}:1"))
                 for name in "ab"
             )
+            await router.ready()  # else its call would begin beside the consumers' own
             async with consumers(a):
                 await settled([a], [2])
                 await until(lambda: len(router.routes) == 2)
