@@ -786,6 +786,17 @@ async def test_a_round_is_asked_for_if_no_leader_notices_new_partitions(
     assert await looks(watch, 1_940) == 2
 
 
+async def test_a_topic_that_grows_again_causes_a_request_of_its_own() -> None:
+    """No round is requested twice for one count, and the time counts from the change."""
+    app = App({}, {})
+    app.planned, app.counts = {"orders": 4}, {"orders": 6}
+    watch = service(app)
+    assert await looks(watch, 0, 360) == 1
+    app.counts = {"orders": 8}
+    assert await looks(watch, 390, 720) == 1
+    assert await looks(watch, 750) == 2
+
+
 async def test_partitions_that_a_leader_notices_in_time_need_no_request() -> None:
     """The next answer has the new count."""
     app = App({}, {})

@@ -400,6 +400,13 @@ async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> No
     assert consumer.woken
 
 
+async def test_a_partition_that_is_given_again_is_paused_even_if_its_revocation_failed() -> None:
+    """A revocation that failed at its first step has left the partition active."""
+    consumer = consumer_of(A, B)
+    await consumer.incremental.assign({A, B}, {A}, {A}, ("actives", "standbys"), 7)
+    assert (consumer._paused_partitions, consumer._active_partitions) == ({A}, {B})
+
+
 async def test_a_round_is_answered_once_the_app_knows_what_it_has() -> None:
     """The handlers of the signal are part of the round."""
     consumer = consumer_of(A)

@@ -13,6 +13,7 @@ from tests.unit.app.transactions.test_manager import (
     ORDERS,
     OTHER,
     PAYMENTS,
+    Event,
     Manager,
     made,
     processing,
@@ -86,6 +87,46 @@ async def test_a_fence_releases_the_held_records_of_all_ids_and_voids_all_shares
     assert (made.is_fenced, made.consumer.lost, made.held._held) == (True, 1, {})
     assert [event.is_set() for event in held] == [True, True]
     assert [share.abandoned for share in shares if share] == [True, True]
+
+
+async def test_a_transaction_is_abandoned_before_its_producer_stops(made: Manager) -> None:
+    """A send that waits for its turn must not reach the producer while that one stops."""
+    with processing(made, 4, ORDERS):
+        share = made.share_at_hand()
+    assert share is not None
+    made.held.hold(ID)
+    ended = []
+
+    async def end(transactional_id: str) -> None:
+        ended.append((transactional_id, share.abandoned, made.held.holds(ID)))
+
+    made._producers.end = end  # type: ignore[method-assign]
+    await made.end({ID})
+    assert ended == [(ID, True, False)]
+
+
+async def test_a_stream_passes_on_a_record_before_one_that_a_commit_waits_for(
+    made: Manager,
+) -> None:
+    """The processor of a stream asks for the records that the stream reads next."""
+    with processing(made, 3, PAYMENTS):
+        await send(made)
+    for one in (ID, OTHER):
+        made.held.hold(one)
+    queued = [Event(made.app, 3, PAYMENTS)]
+    with processing(made, 5):
+        waiting = made.held.hold_value("value", lambda: iter(queued))
+        assert await asyncio.wait_for(waiting, 5.0) == "value"
+
+
+async def test_records_of_all_held_transactions_check_again(made: Manager) -> None:
+    """A send may let the records of any id pass, whichever commit began to wait first."""
+    for one in (ID, OTHER):
+        made.held.hold(one)
+    before = dict(made.held._held)
+    made.held.recheck_waiting()
+    assert [event.is_set() for event in before.values()] == [True, True]
+    assert [made.held._held[one] is event for one, event in before.items()] == [False, False]
 
 
 async def test_the_last_error_of_an_open_transaction_counts_for_its_id_alone(made: Manager) -> None:
