@@ -63,9 +63,9 @@ class ReadableRequests(grpc.aio.ServerInterceptor):
         """Log the requests since the last line, if a line is due."""
         if number := self._refused.count():
             log.warning(
-                "refused %d requests that are not valid messages, the last one of %d bytes to %s; "
+                "refused requests that are not valid messages: %d; the last one, to %s, is %d bytes long; "
                 "check the client's proto",
                 number,
-                size,
                 method,
+                size,
             )

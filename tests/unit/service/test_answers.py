@@ -19,6 +19,7 @@ from faust_assigner.service.errors import (
 )
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Consumer
+from faust_assigner.service.server import readable
 from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks, Answer
 from faust_assigner.service.store.base import Delete, Put
 from tests.support.assigning.consumers import LoopClock, virtually
@@ -421,3 +422,10 @@ def test_reports_of_progress_are_forgotten_after_their_time() -> None:
         await store.close()
 
     virtually(story)
+
+
+def test_a_log_line_counts_invalid_requests(caplog: pytest.LogCaptureFixture) -> None:
+    """The line reads right for one request as for many."""
+    requests = readable.ReadableRequests(clock=lambda: 0.0)
+    requests._count("/S/Drain", 40)
+    assert "not valid messages: 1; the last one, to /S/Drain, is 40 bytes long" in caplog.text
