@@ -174,15 +174,15 @@ class ChangelogGuard:
     def begin_generation(self, *, is_member: bool) -> None:
         """Begin a new generation without pending changes; guard the producer if the app has a group."""
         if is_member and not self._app.in_transaction:
-            self._guard_producer()
+            for producer in (self._app.producer, self._app.producer.threaded_producer):
+                self._guard_producer(getattr(producer, "_producer", None))
         if self._unwritten:
             # Stores write changes in order, so a lost change would hold back all later changes.
             discard(self._app)
         self._unwritten = False
         self._under_way.clear()
 
-    def _guard_producer(self) -> None:
-        producer: Any = getattr(self._app.producer, "_producer", None)
+    def _guard_producer(self, producer: Any) -> None:
         sender = getattr(producer, "_sender", None)
         # Do not guard an idempotent producer: it must send each batch of a sequence.
         if sender is None or producer._txn_manager is not None or hasattr(sender, _MARK):

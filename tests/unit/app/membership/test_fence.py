@@ -341,7 +341,9 @@ class Consumer(RepairedConsumer):
 
         self.send_soon = send_soon
         producer = SimpleNamespace(
-            send_soon=send_soon, _producer=SimpleNamespace(_sender=sender, _txn_manager=None)
+            send_soon=send_soon,
+            _producer=SimpleNamespace(_sender=sender, _txn_manager=None),
+            threaded_producer=None,
         )
         self.app: Any = SimpleNamespace(
             in_transaction=in_transaction,
@@ -476,6 +478,16 @@ async def test_a_producer_with_a_fence_of_its_own_is_left_as_it_is(
     assert isinstance(made.sender.client, MembersClient) == is_guarded
     if is_guarded:
         assert made.sender.client._client == "client", "guarded once"
+
+
+async def test_the_producer_of_fausts_thread_is_guarded_too(made: Consumer) -> None:
+    """With the setting ``producer_threaded`` it sends the changes of tables."""
+    sender = SimpleNamespace(client="threads", _send_produce_req="send")
+    inner = SimpleNamespace(_sender=sender, _txn_manager=None)
+    made.app.producer.threaded_producer = SimpleNamespace(_producer=inner)
+    made._join()
+    assert [one.client._client for one in (made.sender, sender)] == ["client", "threads"]
+    assert sender._send_produce_req.args[:3] == (sender, "send", made.fence)
 
 
 async def test_before_the_first_assignment_and_without_a_group_nobody_else_owns_anything(
