@@ -19,6 +19,10 @@ HEIGHT: Final = 268
 LEAST_S: Final = 120.0
 #: If two samples are further apart than this number of seconds, the line has a gap between them.
 GAP_S: Final = 30.0
+#: The width of a digit of a round's number, in pixels.
+DIGIT: Final = 7.5
+#: The minimum space between the numbers of two rounds, in pixels.
+SPACE: Final = 4.0
 _STEPS: Final = (15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 86_400)
 
 
@@ -62,13 +66,14 @@ class RoundMark:
 class Chart:
     """The whole chart.
 
-    ``earlier`` is the number of rounds before the chart's begin. ``words`` is a sentence about the
-    chart, for screen readers.
+    ``numbered`` are the generations of the rounds whose numbers are drawn. ``earlier`` is the number
+    of rounds before the chart's begin. ``words`` is a sentence about the chart, for screen readers.
     """
 
     lanes: tuple[ChartRow, ...]
     ticks: tuple[AxisTick, ...]
     rounds: tuple[RoundMark, ...]
+    numbered: frozenset[int]
     earlier: int
     words: str
 
@@ -105,10 +110,27 @@ def chart_of(samples: Sequence[Sample], rounds: Sequence[RoundSeen], now: float)
         lanes=lanes,
         ticks=_axis_ticks(now - begin, scale),
         rounds=marks,
+        numbered=_numbered(marks),
         earlier=len(rounds) - len(marks),
         words=f"The last {span(round(now - begin))}: {len(marks)} rounds; "
         + "; ".join(f"{lane.title} at most {lane.most}, now {lane.now}" for lane in lanes),
     )
+
+
+def _numbered(marks: Sequence[RoundMark]) -> frozenset[int]:
+    """Return the generations whose numbers have space; newer rounds have priority."""
+    drawn: list[RoundMark] = []
+    for mark in reversed(marks):
+        if all(
+            abs(mark.x - one.x) >= (_number_width(mark) + _number_width(one)) / 2 + SPACE
+            for one in drawn
+        ):
+            drawn.append(mark)
+    return frozenset(one.generation for one in drawn)
+
+
+def _number_width(mark: RoundMark) -> float:
+    return len(str(mark.generation)) * DIGIT
 
 
 def _chart_lane(

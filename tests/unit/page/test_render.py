@@ -110,6 +110,19 @@ def test_a_large_group_makes_a_page_of_bounded_size_and_time(
     assert len(gzip.compress(html, 4)) < most_packed_kb * 1000
 
 
+def test_the_page_draws_no_number_of_a_round_on_the_number_of_a_newer_round() -> None:
+    """Round 10 follows round 9 after a second; round 9 keeps its mark and its hint."""
+    look = look_at(build(busy(fleet(3))))
+    assert look.report is not None
+    newest = look.history.rounds[-1]
+    for generation, ago_s in ((9, 31), (10, 30)):
+        at = look.report.taken_at - ago_s
+        look.history.note_round(replace(newest, generation=generation, at=at))
+    chart = parts_of(look)["rounds"]
+    assert re.findall(r'y="22">(9|10)<', chart) == ["10"]
+    assert re.findall(r"<title>Round (9|10),", chart) == ["9", "10"]
+
+
 def test_a_group_without_members_says_so() -> None:
     """The page has no empty grid."""
     report = replace(build(group(1).evidence()), members=(), partitions=(), state="Empty", waits=())

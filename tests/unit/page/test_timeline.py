@@ -87,6 +87,25 @@ def test_a_round_is_cold_if_state_moved_or_the_leader_had_no_plan() -> None:
     assert [mark.is_cold for mark in marks] == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("rounds", "numbered"),
+    [
+        ([seen(60, 9), seen(58, 10)], {10}),
+        ([seen(60, 9), seen(57, 10)], {9, 10}),
+        ([seen(60, 99), seen(57, 100)], {100}),
+        ([seen(60, 8), seen(58, 9), seen(56, 10)], {8, 10}),
+        ([seen(57, 8), seen(20, 9), seen(57, 10)], {9, 10}),
+    ],
+)
+def test_a_rounds_number_is_left_out_if_it_would_touch_a_newer_rounds_number(
+    rounds: list[RoundSeen], numbered: set[int]
+) -> None:
+    """A second has 7 pixels; all rounds keep their marks. The last case has a wrong clock."""
+    chart = chart_of([], rounds, NOW)
+    assert chart.numbered == numbered
+    assert len(chart.rounds) == len(rounds)
+
+
 def test_a_value_holds_until_the_next_look_and_a_gap_is_left_open() -> None:
     """30 s without a look leave no gap, 31 s leave a gap."""
     top, height = LANES["lag"]
