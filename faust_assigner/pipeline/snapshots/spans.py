@@ -215,7 +215,10 @@ def _manifest(job: Job, span: Span, part: Part) -> Manifest:
 
 
 def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
-    """Log the number of records that are not JSON; raise SnapshotError if they are the majority."""
+    """Log the number of records that are not JSON; raise SnapshotError if they are the majority.
+
+    The rows of the previous snapshots count as records that are JSON.
+    """
     for part in parts:
         if part.unreadable:
             logger.warning(
@@ -227,7 +230,8 @@ def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
     unreadable, records = (
         sum(getattr(part, name) for part in parts) for name in ("unreadable", "records")
     )
-    if unreadable > MAX_UNREADABLE_SHARE * records:
+    rows = sum(span.base.keys for span in job.spans if span.base)
+    if unreadable > MAX_UNREADABLE_SHARE * (records + rows):
         raise SnapshotError(
             f"{job.topic}: {unreadable} of {records} records are not JSON, so no snapshot is "
             "published. If the table has a different serializer, give --key-codec raw or "

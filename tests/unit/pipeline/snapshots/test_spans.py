@@ -184,6 +184,19 @@ def test_the_share_of_unreadable_records_is_that_of_all_partitions() -> None:
         refuse_unreadable(JOB, [small])
 
 
+@pytest.mark.parametrize(("rows", "is_refused"), [(1, True), (2, False)])
+def test_the_rows_of_the_previous_snapshot_count_as_readable(rows: int, is_refused: bool) -> None:
+    """The two new records are not JSON; with two rows in the base they are half of all records."""
+    base = replace(spans._manifest(JOB, JOB.spans[0], PART), keys=rows)
+    given = replace(JOB, spans=(Span(0, 7, 9, base), Span(1, 0, 0)))
+    part = replace(PART, partition=0, records=2, unreadable=2)
+    if is_refused:
+        with pytest.raises(SnapshotError, match="t: 2 of 2 records are not JSON"):
+            refuse_unreadable(given, [part])
+    else:
+        refuse_unreadable(given, [part])
+
+
 @pytest.mark.parametrize(
     ("error", "is_corrupt"),
     [
