@@ -39,6 +39,9 @@ class Load:
     #: Partition, customer and first offset of a window -> its number of orders, and the last
     #: number.
     windows: dict[tuple[int, str, int], tuple[int, int]] = field(default_factory=dict)
+    #: Partition and first offset of the windows in which the load stopped. During a long pause they
+    #: are closed, as time goes on, and once more after it.
+    interrupted: set[tuple[int, int]] = field(default_factory=set)
     amounts: dict[str, list[int]] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -145,6 +148,7 @@ class Load:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+            self.interrupted |= {(p, sent // WINDOW * WINDOW) for p, sent in enumerate(self.sent)}
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.soak import outputs as outputs_module
+from tests.soak import windows
 from tests.soak.outputs import Outputs
 from tests.soak.progress import Idleness, Progress
 from tests.soak.quiesce import Balance
@@ -132,6 +135,22 @@ def test_outputs_that_miss_and_that_come_twice_are_counted(monkeypatch: pytest.M
     for number in (2, 0, 2):
         outputs._count("anna", number)
     assert (outputs.missing({"anna": [5, 5, 5], "otto": [1]}), outputs.twice()) == (2, 1)
+
+
+def test_only_a_window_in_which_the_load_paused_may_close_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """During a pause the time goes on, so the window closes before its last orders."""
+    rows = {
+        (0, "c", begin): [{"count": 2, "last": 1}, {"count": 1, "last": 2}] for begin in (10, 20)
+    }
+    monkeypatch.setattr(windows, "rows", lambda world: rows)
+    load = SimpleNamespace(
+        windows=dict.fromkeys(rows, (3, 2)), sent=[200], interrupted={(0, 20), (1, 10)}
+    )
+    world: Any = SimpleNamespace(load=load)
+    closed, (wrong,) = windows.wrong_windows(world, exactly_once=True)
+    assert (closed, wrong.startswith("window (0, 'c', 10) was closed with")) == (2, True)
 
 
 def test_the_table_counts_each_group_once() -> None:
