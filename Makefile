@@ -26,7 +26,7 @@ $(VENV)/.dev: $(VENV)/.base
 	@touch $@
 
 DEMO ?=
-demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under two minutes on a quiet machine; DEMO=--exactly-once
+demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; about two minutes on a quiet machine; DEMO=--exactly-once
 	@rm -rf build/demo-ledger
 	$(RUN) -m examples.orders.demo --ledger build/demo-ledger $(DEMO)
 
