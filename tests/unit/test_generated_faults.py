@@ -322,6 +322,7 @@ def test_every_listed_equivalent_can_still_be_made() -> None:
 def test_the_tests_of_a_file() -> None:
     """The tests are those of the module's room, of the nearest room above, or of its level."""
     assert room_tests(ROOT, "faust_assigner/app/recovery/restore_throttle.py") == (
+        "tests/unit/app/lives",
         "tests/unit/app/recovery",
     )
     assert room_tests(ROOT, "faust_assigner/app/host/duties/table.py") == ("tests/unit/app/host",)

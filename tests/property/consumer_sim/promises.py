@@ -35,10 +35,13 @@ class Promises:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.model = Model()
+        #: The least interval since the last target: its successor may have been under way before a change.
+        self.interval_ms = setting.interval_ms
 
     def configured(self, setting: Setting) -> None:
         """The group's configs changed: they apply from the next heartbeat, timer or restart on."""
         self.setting = setting
+        self.interval_ms = min(self.interval_ms, setting.interval_ms)
         for known in self.model.members.values():
             if not known.classic:
                 known.session_ms = setting.session_ms
@@ -85,9 +88,9 @@ class Promises:
         if after.target_epoch == before.target_epoch or not after.members:
             return
         last, model = self.model.computed_at, self.model
-        hurried = last is not None and now < last + self.setting.interval_ms and before.members
+        hurried = last is not None and now < last + self.interval_ms and before.members
         must(not hurried, "the target was computed again too early", last, now)
-        model.computed_at = now
+        model.computed_at, self.interval_ms = now, self.setting.interval_ms
         given: set[Any] = set()
         for member_id, me in after.members.items():
             must(not me.target & given, "a target gives a partition twice", member_id, me)
