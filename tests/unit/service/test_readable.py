@@ -76,8 +76,8 @@ async def test_a_line_in_the_log_counts_the_requests_since_the_last_line(
     now[0] += QUIET_S
     wrapped.request_deserializer(GARBAGE)
     said = [one.getMessage() for one in caplog.records if one.name.endswith("server.readable")]
-    lines = [line.split(" that")[0] for line in said]
-    assert lines == ["refused 1 requests", "refused 5 requests"]
+    begin = "refused requests that are not valid messages:"
+    assert [line.split(";")[0] for line in said] == [f"{begin} 1", f"{begin} 5"]
 
 
 async def test_calls_without_an_answer_of_the_store_are_counted_in_one_line(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import json
 import re
 import shutil
@@ -410,7 +409,6 @@ def told(story: Story) -> str:
                     await life.stop(name)
         return told.text()
 
-    gc.freeze()  # RocksDB stores collect garbage when they stop: the objects of other tests cost time
     try:
         with (
             patch.object(bring_up, "replay", replay),
@@ -422,5 +420,4 @@ def told(story: Story) -> str:
         ):
             return simulate(live)
     finally:
-        gc.unfreeze()
         shutil.rmtree(folder)

@@ -711,8 +711,8 @@ async def test_a_stopped_thread_answers_no_request_and_leaves_no_coroutine(
         assert await copy_offsets.ends_of(app, [A]) == {}
         assert await copy_offsets.read_to(app, {A: 20}) == {A: 10}
     stopped.close()
-    gc.collect()
-    assert [str(one.message) for one in recwarn] == []
+    gc.collect()  # may also find what an earlier test has left
+    assert [one for one in recwarn if "was never awaited" in str(one.message)] == []
 
 
 async def test_a_deadline_of_zero_gives_a_copy_up_as_soon_as_it_is_known_to_be_behind() -> None:
