@@ -14,7 +14,7 @@ from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.looking import GROUP_HELP, reach_options, where_of
 from faust_assigner.cli.options import properties
 from faust_assigner.cli.screen import console
-from faust_assigner.wire.documents import printable
+from faust_assigner.wire.documents import printable, whole_number
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.ledgers.topic_source import TopicSource
@@ -69,8 +69,9 @@ def why(
             lines = asyncio.run(_worker_ledger_lines(where_of(group_id=group_id or "", **reach)))
         story = read(lines, group_id)
         topic, _, number = subject.rpartition("/")
-        if topic and number.isdecimal() and "://" not in subject:
-            answer = why_partition(story, (topic, int(number)), at=moment)
+        partition = whole_number(number)
+        if topic and partition is not None and "://" not in subject:
+            answer = why_partition(story, (topic, partition), at=moment)
         else:
             answer = why_member(story, subject, at=moment)
     if as_json:

@@ -16,6 +16,7 @@ from faust_assigner.status.evidence import Evidence, Place
 from faust_assigner.status.members import View, listed, views_of
 from faust_assigner.status.report import Report
 from faust_assigner.warmup import WarmupPolicy
+from faust_assigner.wire.documents import whole_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +198,7 @@ def _partition_bytes(views: Sequence[View]) -> dict[Place, int]:
     for view in views:
         for one in view.status.tables if view.status is not None else ():
             for number, size in one.bytes.items():
-                if number.isdecimal():
-                    place = one.changelog, int(number)
+                if (partition := whole_number(number)) is not None:
+                    place = one.changelog, partition
                     found[place] = max(found.get(place, 0), size)
     return found

@@ -18,6 +18,7 @@ from faust_assigner.status.build import build
 from faust_assigner.status.members import View, views_of
 from faust_assigner.status.report import Report
 from faust_assigner.status.words import listed, size
+from faust_assigner.wire.documents import whole_number
 
 #: Kafka's default size limit for a record, and so for a group's record.
 RECORD_BYTES = 1_048_588
@@ -188,9 +189,9 @@ def _check_record_size(facts: GroupFacts, views: Sequence[View]) -> Iterator[Fin
     taken = sum(view.member.record_bytes for view in views)
     limits = [facts.record_bytes or RECORD_BYTES]
     for view in views:
-        said = view.settings.get(GROUP_RECORD_BYTES.name, "")
-        if said.isdecimal():
-            limits.append(int(said))
+        said = whole_number(view.settings.get(GROUP_RECORD_BYTES.name, ""))
+        if said is not None:
+            limits.append(said)
     left_out = [view.name for view in views if view.counters.get("directories_left_out")]
     if taken > NEAR * min(limits):
         yield finding(
@@ -252,8 +253,8 @@ def _check_racks(views: Sequence[View]) -> Iterator[Finding]:
     without = [view.name for view in ours if view.member.said and not view.member.said.rack_id]
     if without:
         yield finding("FA015", f"no rack: {listed(without)}; the other workers have a rack")
-    counts = [view.settings.get(_REPLICAS, "") for view in ours]
-    replicas = max((int(count) for count in counts if count.isdecimal()), default=None)
+    counts = [whole_number(view.settings.get(_REPLICAS, "")) for view in ours]
+    replicas = max((count for count in counts if count is not None), default=None)
     if replicas and len(named) < replicas + 1:
         yield finding("FA015", f"{len(named)} racks for {replicas + 1} copies of each table")
 

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.kafka_properties import check_names
 from faust_assigner.settings.known import is_of_kubernetes
+from faust_assigner.wire.documents import whole_number
 
 ENVIRONMENT = "FAUST_ASSIGNER_KAFKA_"
 _CONFIG = f"{ENVIRONMENT}CONFIG"
@@ -159,7 +160,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and 0 < int(text) < 2**16
+    return text.isascii() and 0 < (whole_number(text) or 0) < 2**16
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -217,9 +218,10 @@ def _escaped(text: str) -> str:
 
 
 def _milliseconds(text: str) -> int:
-    if not text.isdecimal():
-        raise ConfigError(f"request.timeout.ms must be a number, got {text!r}")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise ConfigError(f"request.timeout.ms must be a number, got {text[:40]!r}")
+    return number
 
 
 def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:

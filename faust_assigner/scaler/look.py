@@ -12,6 +12,7 @@ from faust_assigner.status.evidence import Evidence, Place
 from faust_assigner.status.members import View, listed, views_of
 from faust_assigner.status.report import ANSWERED, MemberReport, Partition, Report
 from faust_assigner.status.words import leader_topic
+from faust_assigner.wire.documents import whole_number
 
 #: Reasons why a partition is not processed during a rebalance or restore -> the reason as text.
 _MOVING = {
@@ -99,10 +100,11 @@ def _tasks(evidence: Evidence, views: Sequence[View]) -> int:
 def _standbys(views: Sequence[View]) -> int | None:
     """Return the largest number of standbys that a worker reports; during a deploy workers may differ."""
     found = [
-        int(text)
+        number
         for view in views
         if view.status is not None
-        and (text := view.status.settings.get("table_standby_replicas", "")).isdecimal()
+        and (number := whole_number(view.status.settings.get("table_standby_replicas", "")))
+        is not None
     ]
     return max(found, default=None)
 

@@ -38,6 +38,14 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
+def whole_number(text: str) -> int | None:
+    """Return the number that ``text`` spells; None for other text and for 19 digits or more.
+
+    Python refuses to read some thousand digits.
+    """
+    return int(text) if len(text) < 19 and text.isdecimal() else None
+
+
 def read_text(value: object, name: str) -> str:
     """Return the text, cut to 4,096 characters and printable. Raises :class:`MetadataRefused`."""
     if type(value) is not str:
@@ -94,7 +102,7 @@ def _mapping_reader(read_one: _Read) -> _Read:
     def read(value: object, name: str) -> dict[str, object]:
         if not isinstance(value, dict):
             raise _wrong_type(name, "an object", value)
-        return {printable(key): read_one(entry, name) for key, entry in value.items()}
+        return {read_text(key, name): read_one(entry, name) for key, entry in value.items()}
 
     return read
 

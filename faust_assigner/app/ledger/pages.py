@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faust_assigner.ledger import SAMPLE, group_marker
+from faust_assigner.wire.documents import whole_number
 from faust_assigner.wire.worker_status import LedgerPage
 
 #: Bytes of lines after which a page ends, and bytes read from files after which a page ends.
@@ -45,7 +46,7 @@ def page(folder: Path, group_id: str, cursor: str = "") -> LedgerPage:
     if cursor:
         at = next((i for i, file in enumerate(files) if str(file.number) == number), None)
         files = files if at is None else files[at:]
-    end = int(offset) if files and str(files[0].number) == number and offset.isdecimal() else None
+    end = whole_number(offset) if files and str(files[0].number) == number else None
     reader = _Reader(group_id)
     for file in files:
         if reader.is_full:
@@ -149,7 +150,8 @@ class Tail:
         """Return the lines before ``cursor``; without a known cursor, the newest lines."""
         with self._lock:
             lines, first = list(self._lines), self._dropped
-        end = min(max(0, int(cursor) - first), len(lines)) if cursor.isdecimal() else len(lines)
+        number = whole_number(cursor)
+        end = len(lines) if number is None else min(max(0, number - first), len(lines))
         begin = end
         size = 0
         while begin and size < PAGE_BYTES:

@@ -12,12 +12,14 @@ from typing import Final
 from scramp import ScramException, ScramMechanism
 from scramp.core import ScramServer
 
-from faust_assigner.broker.security.credentials import Credential, Credentials
+from faust_assigner.broker.security.credentials import LONGEST_USER, Credential, Credentials
 
 PLAIN: Final = "PLAIN"
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 BEFORE_LOG_IN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 FRAME_BYTES: Final = 64 * 1024  # the largest request before log-in
+#: the longest message of SCRAM. The check of a name takes the event loop some microseconds for each character
+SCRAM_BYTES: Final = 2 * LONGEST_USER
 LOG_IN_TIMEOUT_S: Final = 10.0
 LONGEST_DELAY_S: Final = 5.0
 FORGET_AFTER_S: Final = 60.0
@@ -101,6 +103,8 @@ class Gate:
             raise LogInFailed
         if self._mechanism == PLAIN:
             return await self._plain(token)
+        if len(token) > SCRAM_BYTES:
+            raise LogInFailed
         text = token.decode()
         if self._scram is None:
             self._scram = ScramMechanism(self._mechanism).make_server(self._keys)

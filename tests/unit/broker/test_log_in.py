@@ -370,3 +370,16 @@ def test_credentials_are_stored_up_to_the_limit(monkeypatch: pytest.MonkeyPatch)
         return [*codes, int(answer.results[0].error_code), len(hall.node.credentials)]
 
     assert in_hall(story) == [0, 0, POLICY_VIOLATION, 0, 0, 2]
+
+
+async def test_a_long_scram_message_is_refused_unread(
+    users: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One message of 64 KB before any log-in would stop the event loop for more than a second."""
+    limit = module.SCRAM_BYTES
+    name = "a" * (limit - len("n,,n=,r=x"))
+    assert len(name) > LONGEST_USER / 2
+    assert await gate(users, SCRAM).answer(f"n,,n={name},r=x".encode())
+    monkeypatch.setattr(module, "ScramMechanism", None)  # an attempt to read would fail differently
+    with pytest.raises(LogInFailed):
+        await gate(users, SCRAM).answer(f"n,,n={name}b,r=x".encode())

@@ -49,6 +49,9 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     [
         ("orders/7", ("why_partition", ("orders", 7))),
         ("a/b/0", ("why_partition", ("a/b", 0))),
+        pytest.param(
+            "a/" + "9" * 5000, ("why_member", "a/" + "9" * 5000), id="thousands of digits"
+        ),
         ("http://w1/6066", ("why_member", "http://w1/6066")),
         ("/7", ("why_member", "/7")),
         ("orders/x", ("why_member", "orders/x")),

@@ -11,7 +11,13 @@ import pytest
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire import worker_status
 from faust_assigner.wire.bounded import USER_DATA_BYTES
-from faust_assigner.wire.worker_status import decode_peers, decode_rounds, decode_status
+from faust_assigner.wire.documents import of_json, whole_number
+from faust_assigner.wire.worker_status import (
+    TableStatus,
+    decode_peers,
+    decode_rounds,
+    decode_status,
+)
 
 
 @pytest.mark.parametrize("decode", [decode_status, decode_peers, decode_rounds])
@@ -34,3 +40,18 @@ def test_a_document_of_the_limit_is_read(
     else:
         decode(data.encode())
         assert read == [2]
+
+
+def test_the_keys_of_a_document_are_cut_like_its_texts() -> None:
+    """The sizes of a table have partition numbers as keys, which readers convert to numbers."""
+    document = {"name": "t", "changelog": "c", "store": "", "bytes": {"9" * 5000: 1}}
+    assert [*of_json(TableStatus, document).bytes] == ["9" * 4096]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("7", 7), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("-1", None), ("", None)],
+)
+def test_a_whole_number_has_less_than_19_digits(text: str, number: int | None) -> None:
+    """Thousands of digits would be an error of Python."""
+    assert whole_number(text) == number

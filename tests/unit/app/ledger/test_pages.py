@@ -195,3 +195,13 @@ def test_a_page_in_memory_goes_on_where_the_last_one_ended(monkeypatch: pytest.M
     again = tail.page("shop", newest.cursor)
     assert (again.lines, again.cursor) == ((b"l6", b"l7"), "")
     assert tail.page("shop", before.cursor).lines == (), "they are no longer kept"
+
+
+def test_a_cursor_of_thousands_of_digits_is_unknown(tmp_path: Path) -> None:
+    """Python refuses to read so many digits; anybody may ask for the page."""
+    (tmp_path / "a.jsonl").write_bytes(line(1) + b"\n")
+    inode = (tmp_path / "a.jsonl").stat().st_ino
+    tail = pages.Tail()
+    tail.keep([line(1)])
+    assert page(tmp_path, "shop", f"{inode}:{'9' * 5000}").lines == (line(1).rstrip(b"\n"),)
+    assert tail.page("shop", "9" * 5000).lines == (line(1),)
