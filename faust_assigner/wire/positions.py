@@ -86,13 +86,3 @@ def _decode_offsets(raw: bytes) -> list[int]:
     if shift:
         raise MetadataRefused("an offset is cut off")
     return found
-
-
-def within(positions: Mapping[str, Positions], counts: Mapping[str, int]) -> dict[str, Positions]:
-    """Return the positions without partitions that do not exist; ``counts``: topic -> partition count."""
-    found: dict[str, Positions] = {}
-    for topic, said in positions.items():
-        if topic in counts and isinstance(said, tuple):
-            kept = int(np.searchsorted(said[0], counts[topic]))
-            found[topic] = said[0][:kept], said[1][:kept]
-    return found

@@ -5,11 +5,14 @@ group rebalancing. It could claim the newest generation, or claim partitions tha
 the same generation. So the leader checks claims before it plans. A member with false claims stays in
 the group. The partitions that this leader assigned to it in the previous round count as its claims. If
 these are unknown, the member counts as new.
+
+A true claim may be overdue: a member that missed answers delays the moves of the partitions that it
+still processes. After ``MOST_HELD_UP`` rounds such claims are refused, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -17,6 +20,11 @@ from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.model import Claims
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
+
+#: A member's claims may delay this number of consecutive rounds if they are older than the last
+#: round. A member that missed one answer needs few rounds: it joins again and receives the next
+#: answer.
+MOST_HELD_UP = 10
 
 
 @dataclass(frozen=True)
@@ -90,4 +98,32 @@ def _replacement_claims(data: JoinData, given: JoinData | None) -> JoinData:
         overdue={},
         positions=None,
         group_ids={},
+    )
+
+
+def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
+    """Return member -> number of consecutive rounds delayed by the member, including this round."""
+    return {m: before.get(m, 0) + 1 for m in by}
+
+
+def refuse_overdue_claims(
+    said: Sequence[MemberClaims], rounds: Mapping[str, int]
+) -> tuple[MemberClaims, ...]:
+    """Refuse the claims of members that have delayed ``MOST_HELD_UP`` consecutive rounds.
+
+    ``rounds``: member -> consecutive rounds that the member has delayed.
+    """
+    return tuple(
+        replace(
+            one,
+            data=replace(one.data, holds=False),
+            refused=one.refused
+            or (
+                "has blocked partitions that are assigned to other members for "
+                f"{rounds[one.member_id]} rounds, with old claims"
+            ),
+        )
+        if one.data.holds and rounds.get(one.member_id, 0) >= MOST_HELD_UP
+        else one
+        for one in said
     )

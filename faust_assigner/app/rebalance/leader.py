@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mode import get_logger
 
 from faust_assigner.app.rebalance.answers import encode_answers
-from faust_assigner.app.rebalance.doubts import checked
+from faust_assigner.app.rebalance.doubts import checked, held_up, refuse_overdue_claims
 from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.member_claims import (
     Claimed,
@@ -25,7 +25,7 @@ from faust_assigner.app.rebalance.outcome import outcome_of, trigger
 from faust_assigner.app.rebalance.placement import ByTopic, Placement, dealt, placement_of_plan
 from faust_assigner.app.rebalance.second_round import landed
 from faust_assigner.app.rebalance.table_facts import TableFacts, agreed
-from faust_assigner.app.rebalance.two_phase import held_up, refuse_overdue_claims, step
+from faust_assigner.app.rebalance.two_phase import step
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
 from faust_assigner.wire.bounded import LARGEST_INT

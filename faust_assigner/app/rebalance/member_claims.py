@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from faust_assigner.errors import MetadataRefused
-from faust_assigner.model import Claims, Member
+from faust_assigner.model import Claims, Member, Positions
 from faust_assigner.wire.bounded import NAME_CHARS, TOPICS
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import STOCK, JoinData, Memo, decode_join
-from faust_assigner.wire.positions import within
 from faust_assigner.wire.runs import Numbers, Runs
 
 if TYPE_CHECKING:
@@ -154,6 +155,18 @@ def _with_promised_partitions(data: JoinData) -> JoinData:
     )
 
 
+def existing_positions(
+    positions: Mapping[str, Positions], partitions: Mapping[str, int]
+) -> dict[str, Positions]:
+    """Return ``positions`` without partitions that do not exist."""
+    found: dict[str, Positions] = {}
+    for topic, said in positions.items():
+        if topic in partitions and isinstance(said, tuple):
+            kept = int(np.searchsorted(said[0], partitions[topic]))
+            found[topic] = said[0][:kept], said[1][:kept]
+    return found
+
+
 class _ClaimReader:
     """Converts claims to arrays, and counts the claims on missing partitions.
 
@@ -213,7 +226,9 @@ class _ClaimReader:
             instance_id=data.instance_id,
             rack_id=data.rack_id,
             capacity=data.capacity,
-            positions=None if data.positions is None else within(data.positions, self._partitions),
+            positions=None
+            if data.positions is None
+            else existing_positions(data.positions, self._partitions),
             awaited=self._lay(data.awaited, mine - self._globals.keys()),
             overdue=self._lay(data.overdue, mine - self._globals.keys()),
         )

@@ -9,7 +9,7 @@ second round has it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,11 +18,6 @@ from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.app.rebalance.placement import ByTopic, Placement
 from faust_assigner.model import NOBODY, Bools, Claims, Ints
 from faust_assigner.wire.runs import Runs
-
-#: A member's claims may delay this number of consecutive rounds if they are older than the last
-#: round. A member that missed one answer needs few rounds: it joins again and receives the next
-#: answer.
-MOST_HELD_UP = 10
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ def step(
     processes its partitions. A claim is ignored if the partition was promised to its new owner in
     the claim's generation or earlier, because the claimant revoked the partition then. Otherwise a
     false claim would block the partition for ever. A member may also report an old generation in
-    each round; see :func:`refuse_overdue_claims`.
+    each round; see :func:`~faust_assigner.app.rebalance.doubts.refuse_overdue_claims`.
 
     A member without our data cannot report promised partitions. In an eager round (without
     ``is_cooperative``) it is a stock member, and the second round is eager, too. In a cooperative
@@ -89,34 +84,6 @@ def step(
         promised,
         follows=bool(promised) or not any(one.data.holds and one.data.among for one in said),
         held_up_by=held_up_by,
-    )
-
-
-def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
-    """Return member -> number of consecutive rounds delayed by the member, including this round."""
-    return {m: before.get(m, 0) + 1 for m in by}
-
-
-def refuse_overdue_claims(
-    said: Sequence[MemberClaims], rounds: Mapping[str, int]
-) -> tuple[MemberClaims, ...]:
-    """Refuse the claims of members that have delayed ``MOST_HELD_UP`` consecutive rounds.
-
-    ``rounds``: member -> consecutive rounds that the member has delayed.
-    """
-    return tuple(
-        replace(
-            one,
-            data=replace(one.data, holds=False),
-            refused=one.refused
-            or (
-                "has blocked partitions that are assigned to other members for "
-                f"{rounds[one.member_id]} rounds, with old claims"
-            ),
-        )
-        if one.data.holds and rounds.get(one.member_id, 0) >= MOST_HELD_UP
-        else one
-        for one in said
     )
 
 

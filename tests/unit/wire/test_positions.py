@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.join import JoinData, decode_join, encode_join
-from faust_assigner.wire.positions import FURTHEST, decode_positions, encode_positions, within
+from faust_assigner.wire.positions import FURTHEST, decode_positions, encode_positions
 from faust_assigner.wire.runs import Reader, Writer
 
 ROW = {"log": 1, "other": 2}
@@ -139,16 +139,6 @@ def test_they_travel_in_a_join_and_older_members_say_none() -> None:
     assert (list(read.awaited["log"]), list(read.overdue["log"])) == ([0], [3])
     assert decode_join(encode_join(replace(said, positions={}), TOPICS), TOPICS).positions == {}
     assert decode_join(encode_join(replace(said, positions=None), TOPICS), TOPICS).positions is None
-
-
-def test_positions_of_partitions_that_are_gone_are_cut() -> None:
-    """The topic was deleted and created again with fewer partitions."""
-    read = decode_positions(
-        Reader(encode_positions({"log": {0: 5, 3: 6}, "other": {0: 1}}, ROW)), TOPICS
-    )
-    kept = within(read, {"log": 3})
-    assert kept.keys() == {"log"}
-    assert [side.tolist() for side in kept["log"]] == [[0], [5]]
 
 
 @pytest.mark.parametrize(

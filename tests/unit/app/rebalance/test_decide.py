@@ -12,11 +12,11 @@ import pytest
 
 from faust_assigner.app.rebalance import answers as answering
 from faust_assigner.app.rebalance import leader, member_claims
+from faust_assigner.app.rebalance.doubts import MOST_HELD_UP
 from faust_assigner.app.rebalance.leader import decide
 from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.table_facts import TableFacts
-from faust_assigner.app.rebalance.two_phase import MOST_HELD_UP
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import Answer, decode_answer, read_directory
 from faust_assigner.wire.bounded import LARGEST_INT

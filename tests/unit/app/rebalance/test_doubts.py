@@ -1,4 +1,4 @@
-"""False claims: the leader refuses them, they cause no rounds, and the log names their member."""
+"""False and overdue claims: the leader refuses them, they cause no rounds, and the log names their member."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.host import group_member
-from faust_assigner.app.rebalance.doubts import Record, checked
+from faust_assigner.app.rebalance.doubts import (
+    MOST_HELD_UP,
+    Record,
+    checked,
+    held_up,
+    refuse_overdue_claims,
+)
 from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
@@ -247,3 +253,49 @@ def test_a_record_counts_for_the_round_right_after_its_own(generation: int) -> N
     assert str(found.refused).endswith("; it counts as a new member")
     (found,) = checked([word("a", 10, 0)], 10, 6, RECORD)
     assert str(found.refused).endswith("; its assignment of generation 9 counts instead")
+
+
+@pytest.mark.parametrize(
+    ("holds", "rounds", "refused", "reason"),
+    [
+        (True, MOST_HELD_UP - 1, None, None),
+        (True, MOST_HELD_UP, None, "has blocked partitions that are assigned to other members"),
+        (True, MOST_HELD_UP, "false claims", "false claims"),
+        (False, MOST_HELD_UP, None, None),
+    ],
+)
+def test_old_claims_block_ten_rounds_and_the_first_reason_of_a_refusal_stays(
+    holds: bool, rounds: int, refused: str | None, reason: str | None
+) -> None:
+    """After ten rounds the member counts as processing no partitions."""
+    one = replace(word("a", 3, 0, holds=holds), refused=refused)
+    (found,) = refuse_overdue_claims([one], {"a": rounds, "b": MOST_HELD_UP})
+    assert found.data.holds == (holds and rounds < MOST_HELD_UP)
+    assert (found.refused or "").startswith(reason or "")
+    assert (found.refused is None) == (reason is None)
+
+
+def test_rounds_are_counted_for_the_members_that_delay_this_one() -> None:
+    """A round without a delay by the member resets its count."""
+    assert held_up({"a": 3, "b": 1}, {"a", "c"}) == {"a": 4, "c": 1}
+    assert held_up({"a": 3}, ()) == {}
+
+
+def test_several_members_are_disbelieved_each_by_its_own_count() -> None:
+    """The reason has the number of rounds; the member's other claims stay."""
+    said = [
+        word("a", 7, 0, 1, holds=True),
+        word("b", 7, 2, holds=True, standbys={"log": [3]}, promised={"orders": [4]}),
+        replace(word("c", 7, 5, holds=True), refused="a lie"),
+    ]
+    found = refuse_overdue_claims(
+        said, {"a": MOST_HELD_UP - 1, "b": MOST_HELD_UP + 2, "c": MOST_HELD_UP}
+    )
+    assert found[0] is said[0]
+    assert found[1] == replace(
+        said[1],
+        data=replace(said[1].data, holds=False),
+        refused=f"has blocked partitions that are assigned to other members for {MOST_HELD_UP + 2} "
+        "rounds, with old claims",
+    )
+    assert found[2] == replace(said[2], data=replace(said[2].data, holds=False))

@@ -11,13 +11,7 @@ import pytest
 
 from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.app.rebalance.placement import Placement
-from faust_assigner.app.rebalance.two_phase import (
-    MOST_HELD_UP,
-    Step,
-    held_up,
-    refuse_overdue_claims,
-    step,
-)
+from faust_assigner.app.rebalance.two_phase import Step, step
 from faust_assigner.model import NOBODY
 from faust_assigner.wire.join import STOCK, VERSION, JoinData
 from faust_assigner.wire.runs import Runs
@@ -92,26 +86,6 @@ def test_only_copies_that_are_there_are_followed_until_the_second_round() -> Non
     assert found.placement.standbys["b"] == {LOG: [1, 3]}, "it owns the copy of 2 from now on"
 
 
-@pytest.mark.parametrize(
-    ("holds", "rounds", "refused", "reason"),
-    [
-        (True, MOST_HELD_UP - 1, None, None),
-        (True, MOST_HELD_UP, None, "has blocked partitions that are assigned to other members"),
-        (True, MOST_HELD_UP, "false claims", "false claims"),
-        (False, MOST_HELD_UP, None, None),
-    ],
-)
-def test_old_claims_block_ten_rounds_and_the_first_reason_of_a_refusal_stays(
-    holds: bool, rounds: int, refused: str | None, reason: str | None
-) -> None:
-    """After ten rounds the member counts as processing no partitions."""
-    one = replace(says("a", 0, generation=3, holds=holds), refused=refused)
-    (found,) = refuse_overdue_claims([one], {"a": rounds, "b": MOST_HELD_UP})
-    assert found.data.holds == (holds and rounds < MOST_HELD_UP)
-    assert (found.refused or "").startswith(reason or "")
-    assert (found.refused is None) == (reason is None)
-
-
 def test_an_owner_that_processes_a_task_keeps_it_whoever_claims_it_from_before() -> None:
     """A member frozen for some rounds claims its partitions of that time."""
     found = step(placed({0: "a", 1: "a"}), [says("a", 0, 1), says("b", 0, generation=3), says("c")])
@@ -156,32 +130,6 @@ def test_where_nothing_has_to_go_there_is_one_round(said: tuple[MemberClaims, ..
     """The plan is the answer."""
     plan = placed({0: "a", 1: "b"}, "ab")
     assert step(plan, said) == Step(plan)
-
-
-def test_rounds_are_counted_for_the_members_that_delay_this_one() -> None:
-    """A round without a delay by the member resets its count."""
-    assert held_up({"a": 3, "b": 1}, {"a", "c"}) == {"a": 4, "c": 1}
-    assert held_up({"a": 3}, ()) == {}
-
-
-def test_several_members_are_disbelieved_each_by_its_own_count() -> None:
-    """The reason has the number of rounds; the member's other claims stay."""
-    said = [
-        says("a", 0, 1),
-        says("b", 2, standbys=(3,), promised=(4,)),
-        replace(says("c", 5), refused="a lie"),
-    ]
-    found = refuse_overdue_claims(
-        said, {"a": MOST_HELD_UP - 1, "b": MOST_HELD_UP + 2, "c": MOST_HELD_UP}
-    )
-    assert found[0] is said[0]
-    assert found[1] == replace(
-        said[1],
-        data=replace(said[1].data, holds=False),
-        refused=f"has blocked partitions that are assigned to other members for {MOST_HELD_UP + 2} "
-        "rounds, with old claims",
-    )
-    assert found[2] == replace(said[2], data=replace(said[2].data, holds=False))
 
 
 def test_a_step_is_answered_as_a_whole() -> None:

@@ -9,11 +9,11 @@ from itertools import permutations
 import pytest
 
 from faust_assigner.app.rebalance import leader
+from faust_assigner.app.rebalance.doubts import MOST_HELD_UP
 from faust_assigner.app.rebalance.findings import eager_members_line
 from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.app.rebalance.second_round import landed
 from faust_assigner.app.rebalance.table_facts import TableFacts
-from faust_assigner.app.rebalance.two_phase import MOST_HELD_UP
 from faust_assigner.planner import Plan
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer

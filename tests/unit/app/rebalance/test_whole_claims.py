@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faust_assigner.app.rebalance.member_claims import MemberClaims, _ClaimReader, claims_of
+from faust_assigner.app.rebalance.member_claims import (
+    MemberClaims,
+    _ClaimReader,
+    claims_of,
+    existing_positions,
+)
 from faust_assigner.app.rebalance.placement import Placement
 from faust_assigner.app.rebalance.two_phase import Step, step
 from faust_assigner.wire.directory import Directory
@@ -316,3 +321,19 @@ def test_a_claim_that_topics_share_is_cut_at_the_end_of_each() -> None:
     }
     assert one.actives["log"] is one.actives["orders"]
     assert found.beyond == {"bills": 2, "log": 2, "orders": 1}
+
+
+def test_positions_of_partitions_that_are_gone_are_cut() -> None:
+    """A topic may have been deleted, or created again with fewer partitions."""
+    read = {
+        "log": (np.array([0, 3, 7]), np.array([5, 6, 1])),
+        "bills": (np.array([0, 4]), np.array([1, 2])),
+        "gone": (np.array([0]), np.array([1])),
+        "orders": {1: 200},
+    }
+    kept = existing_positions(read, {"log": 3, "bills": 5, "orders": 9})
+    assert {t: [side.tolist() for side in pair] for t, pair in kept.items()} == {  # type: ignore[union-attr]
+        "log": [[0], [5]],
+        "bills": [[0, 4], [1, 2]],
+    }
+    assert existing_positions(read, {}) == {}
