@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds between two checks whether the records in progress are finished.
-LOOK_S = 0.002
+#: The shortest and the longest time in seconds between two checks whether records in progress are finished.
+#: A check reads all queues. So the pause grows: it is ``LOOK_SHARE`` of the time since the first check.
+LEAST_LOOK_S, MOST_LOOK_S, LOOK_SHARE = 0.002, 0.05, 0.125
 #: The share of the rebalance timeout in which records in progress may finish. The next owner processes
 #: unfinished records again.
 PATIENT_SHARE = 0.5
@@ -129,7 +130,7 @@ class IncrementalRebalance:
     async def _finish(self, revoked: set[TP]) -> None:
         """Drop the queued records of ``revoked``; wait for the records that agents process."""
         timeout_s = self._app.conf.broker_rebalance_timeout * PATIENT_SHARE
-        deadline = monotonic() + timeout_s
+        began = monotonic()
         while True:
             for queue in list(self._app.flow_control._queues):
                 drop(queue, revoked)
@@ -140,7 +141,8 @@ class IncrementalRebalance:
             ):
                 self._consumer.kept_back.give_up(late)
                 return
-            if monotonic() > deadline:
+            elapsed_s = monotonic() - began
+            if elapsed_s > timeout_s:
                 self._consumer.kept_back.give_up(late)
                 logger.error(
                     "Partitions are revoked with %d unfinished records after %.0f s; the next "
@@ -149,7 +151,7 @@ class IncrementalRebalance:
                     timeout_s,
                 )
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(_pause_s(elapsed_s))
 
     # -- assigned partitions
 
@@ -209,8 +211,9 @@ class IncrementalRebalance:
         self._consumer._buffered_partitions -= tps
         self._delivery.drop_fetched(tps)
         drop(self._app.tables.changelog_queue, tps)
+        began = monotonic()
         while self._delivery.is_handing_out(tps):
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(_pause_s(monotonic() - began))
             drop(self._app.tables.changelog_queue, tps)
 
     async def seek_some(self, tps: set[TP]) -> None:
@@ -247,6 +250,11 @@ class IncrementalRebalance:
         app.flow_control.suspend()
         self._consumer.pause_partitions(self._consumer.assignment())
         app.flow_control.clear()
+
+
+def _pause_s(elapsed_s: float) -> float:
+    """Return the time until the next check of records in progress, ``elapsed_s`` after the first check."""
+    return min(max(LOOK_SHARE * elapsed_s, LEAST_LOOK_S), MOST_LOOK_S)
 
 
 def _log_late_error(sending: asyncio.Future[object]) -> None:

@@ -341,7 +341,7 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
     """Records begun by streams are awaited if the app waits; the next owner repeats the rest."""
     consumer, clock = consumer_of(A, B), iter(range(0, 1000, 10))
     monkeypatch.setattr(handing_over, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(handing_over, "LOOK_S", 0)
+    monkeypatch.setattr(handing_over, "MOST_LOOK_S", 0)
     consumer.app.conf.stream_wait_empty = waits
     record = SimpleNamespaceOf(tp=A, offset=7, acked=done)
     consumer._unacked_messages = {record, SimpleNamespaceOf(tp=B, acked=False)}
@@ -351,6 +351,12 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
     assert consumer.kept_back.first == ({} if done else {A: 7}), "no commit includes it"
     assert ("with 1 unfinished records after 30 s" in caplog.text) == is_late
     assert next(clock) == (50 if is_late else 10)
+
+
+def test_the_pause_between_two_checks_grows_with_the_wait() -> None:
+    """A short wait ends within 2 ms; a slow record of half a minute costs 20 checks a second."""
+    waits = (0.0, 0.01, 0.08, 0.2, 0.4, 30.0)
+    assert [handing_over._pause_s(s) for s in waits] == [0.002, 0.002, 0.01, 0.025, 0.05, 0.05]
 
 
 class SimpleNamespaceOf(SimpleNamespace):

@@ -83,10 +83,12 @@ async def test_a_changelog_s_record_under_way_is_waited_for_however_long_it_take
         if len(looks) == 3:
             consumer.delivery._handing_out = A
 
+    clock = iter([100.0, 100.01, 100.2, 107.0])
+    monkeypatch.setattr(incremental, "monotonic", lambda: next(clock))
     monkeypatch.setattr(incremental.asyncio, "sleep", sleep)
     await consumer.incremental.pause_and_drop([LOG])
-    look_s = incremental.LOOK_S
-    assert looks == [(look_s, [other, *[A] * number]) for number in range(3)]
+    pauses = [0.002, pytest.approx(0.025), 0.05]
+    assert looks == [(pauses[number], [other, *[A] * number]) for number in range(3)]
     assert [one.message.tp for one in queue._queue] == [other, A, A, A]
     assert (consumer._paused_partitions, consumer._buffered_partitions) == ({LOG}, {other})
     assert batches == {LOG: [], other: [3]}
@@ -211,7 +213,7 @@ async def test_the_line_about_unfinished_records_counts_those_that_go(
     consumer.app.flow_control._queues = queues
     consumer._unacked_messages = {Unfinished(tp) for tp in (A, B, C, A, B)}
     monkeypatch.setattr(incremental, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(incremental, "LOOK_S", 0)
+    monkeypatch.setattr(incremental, "MOST_LOOK_S", 0)
     await consumer.incremental._finish({A, C})
     assert caplog.messages == [
         "Partitions are revoked with 3 unfinished records after 30 s; the next owner processes "
