@@ -61,7 +61,7 @@ def plan(
     """
     ordered = _ordered(members)
     counts = _counts(partitions)
-    replicas = min(_count("replicas", replicas), len(ordered))
+    replicas = min(_checked_count("replicas", replicas), len(ordered))
     layout = _layout(ordered, counts, changelogs, weightless, previous_ids, co_partitioned)
     previous = resolve_claims(layout, ordered)
     progress = None if warmups is None else Progress(layout, ordered, previous, warmups)
@@ -163,10 +163,13 @@ def _ordered(members: Iterable[Member]) -> list[Member]:
 
 
 def _counts(partitions: Mapping[str, int]) -> dict[str, int]:
-    return {topic: _count(f"partitions[{topic!r}]", count) for topic, count in partitions.items()}
+    return {
+        topic: _checked_count(f"partitions[{topic!r}]", count)
+        for topic, count in partitions.items()
+    }
 
 
-def _count(name: str, value: object) -> int:
+def _checked_count(name: str, value: object) -> int:
     if not isinstance(value, (int, np.integer)) or value < 0:
         raise PlanInputError(f"{name} must be a whole number, 0 or more, got {value!r}")
     return int(value)

@@ -134,10 +134,10 @@ def kept_until_start(app: AppT) -> Iterator[None]:
         PACKAGE.removeHandler(keeps)
         PACKAGE.setLevel(level)
     if keeps.records:
-        app._new_consumer = partial(_new_consumer, keeps.records, app._new_consumer)
+        app._new_consumer = partial(_log_and_create, keeps.records, app._new_consumer)
 
 
-def _new_consumer(records: list[logging.LogRecord], create: Callable[[], object]) -> Any:
+def _log_and_create(records: list[logging.LogRecord], create: Callable[[], object]) -> Any:
     while records:
         record = records.pop(0)
         logger = logging.getLogger(record.name)

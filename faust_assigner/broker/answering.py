@@ -180,7 +180,7 @@ async def answer_error(
     code, counter = REFUSALS.get(type(error), (ErrorCode.unknown_server_error, "requests_failed"))
     node.counters[counter] += 1
     level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO
-    node.peer_log.say(
+    node.peer_log.log(
         counter,
         asyncio.get_running_loop().time(),
         "the request with key %d v%d of %s gets the error %s: %r",

@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
         frame = self._frames.take(self._loop.time())
         self._hold(0)  # a frame is served, so the time of the remaining held bytes starts again
         try:
-            if not self._serve_again(frame):
+            if not self._answer_repeated(frame):
                 self._serve(frame)
             self._node.groups.meter.served(api_key=frame[:2], heard_at=self._heard_at)
         except Exception:
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
         if self._has_ended and not self._has_unfinished_work:
             self.finish()
 
-    def _serve_again(self, frame: bytes) -> bool:
+    def _answer_repeated(self, frame: bytes) -> bool:
         """Answer a frame that repeats the previous request; return False for any other frame."""
         answer = None if self._previous is None else self._previous.answer_again(frame)
         if answer is None:
@@ -283,8 +283,10 @@ class Connection(asyncio.Protocol):
     def close(self, counter: str, why: str) -> None:
         """Close the connection, count and log the reason; answers written before are still delivered."""
         self._node.counters[counter] += 1
-        say, now = self._node.peer_log.say, self._loop.time()
-        say(counter, now, "closed the connection of %s: %s", self.peer.address, why)
+        now = self._loop.time()
+        self._node.peer_log.log(
+            counter, now, "closed the connection of %s: %s", self.peer.address, why
+        )
         self.finish()
 
     def finish(self) -> None:

@@ -41,7 +41,7 @@ async def repeat(line: HandlerQueue, interval_ms: int, chore: Callable[[], Itera
         try:
             throttle = Throttle(line, timeout_s=math.inf)
             for _ in chore():
-                await throttle.turn()
+                await throttle.checkpoint()
         except StoreFailed as error:
             logger.error(
                 "housekeeping (retention and expiry) failed; the broker tries again later: %s",
@@ -61,7 +61,7 @@ async def drop_offsets(node: Node, topic: str) -> None:
     throttle = Throttle(node.line, timeout_s=math.inf)
     try:
         for _ in node.groups.books.topic_deleted(topic):
-            await throttle.turn()
+            await throttle.checkpoint()
     finally:
         throttle.end()
 

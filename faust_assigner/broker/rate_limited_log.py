@@ -16,9 +16,9 @@ class RateLimitedLog:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
-        self._said: Counter[str] = Counter()
+        self._logged: Counter[str] = Counter()
 
-    def say(
+    def log(
         self,
         kind: str,
         now: float,
@@ -31,10 +31,10 @@ class RateLimitedLog:
         if now - self._since.setdefault(kind, now) > INTERVAL_S:
             self._close(kind)
             self._since[kind] = now
-        self._said[kind] += 1
-        if self._said[kind] <= LINES_PER_INTERVAL:
+        self._logged[kind] += 1
+        if self._logged[kind] <= LINES_PER_INTERVAL:
             logger.log(level, message, *details, exc_info=trace)
-        elif self._said[kind] == LINES_PER_INTERVAL + 1:
+        elif self._logged[kind] == LINES_PER_INTERVAL + 1:
             logger.info(
                 "more lines about %s: they are counted, and the count is logged in a minute", kind
             )
@@ -47,6 +47,6 @@ class RateLimitedLog:
                 del self._since[kind]
 
     def _close(self, kind: str) -> None:
-        left_out = self._said.pop(kind, 0) - LINES_PER_INTERVAL
+        left_out = self._logged.pop(kind, 0) - LINES_PER_INTERVAL
         if left_out > 0:
             logger.info("%s: %d more lines within a minute were left out", kind, left_out)

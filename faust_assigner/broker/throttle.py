@@ -46,7 +46,7 @@ class Throttle:
         self._bytes = 0
         self._slice_since = self._since = time.monotonic()
 
-    async def turn(self, size: int = 0) -> None:
+    async def checkpoint(self, size: int = 0) -> None:
         """Count one element of about ``size`` bytes; yield if the slice is over.
 
         Raises AnswerTooLarge, TimeoutError.

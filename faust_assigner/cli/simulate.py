@@ -11,7 +11,7 @@ import click
 from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.options import Number
-from faust_assigner.cli.spark import run_job, tell
+from faust_assigner.cli.spark import print_report, run_job
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.simulate.scenarios import Shape
@@ -158,7 +158,7 @@ def simulate(
         )
         if is_what_if:
             change = Change(add, remove, lose_rack)
-            tell(simulate_job.what_if_here(request, change), show_what_if, as_json=as_json)
+            print_report(simulate_job.what_if_here(request, change), show_what_if, as_json=as_json)
             return
         report = run_job(
             "simulate",
@@ -168,7 +168,7 @@ def simulate(
             master=master,
             packages=packages,
         )
-        tell(report, lambda report: show_simulation(report, out), as_json=as_json)
+        print_report(report, lambda report: show_simulation(report, out), as_json=as_json)
 
 
 def _parse_shape(members: str, partitions: str, racks: str) -> Shape:

@@ -61,7 +61,7 @@ def run_job(
             release(session)
 
 
-def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
+def print_report(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
     """Print a report as JSON, or call ``show`` with it."""
     if as_json:
         click.echo(json.dumps(report))

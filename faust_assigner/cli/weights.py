@@ -8,7 +8,7 @@ import click
 
 from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import reported_errors
-from faust_assigner.cli.spark import run_job, tell
+from faust_assigner.cli.spark import print_report, run_job
 
 
 @click.command()
@@ -144,4 +144,4 @@ def weights(
             master=master,
             packages=packages,
         )
-        tell(report, show_weights, as_json=as_json)
+        print_report(report, show_weights, as_json=as_json)

@@ -20,7 +20,7 @@ def join(group: GroupRounds, event: JoinGroup) -> None:
     """Apply the JoinGroup: refuse it, hand out an id, or park it until the join phase ends."""
     error = check_join(group, event)
     if error is Code.GROUP_MAX_SIZE_REACHED and event.member_id in group.roster:
-        group.say("member_turned_away", event.member_id)
+        group.report("member_turned_away", event.member_id)
         group.forget(event.member_id, error)
         group.membership_changed()
     if error is not Code.NONE:
@@ -57,7 +57,7 @@ def _admit_member(group: GroupRounds, event: JoinGroup, member_id: str) -> None:
         group.protocol_type = event.protocol_type
     group.roster.admit(event, member_id)
     group.join_phase.newcomer_since_delay = True
-    group.say("member_joined", member_id, event.reason or "")
+    group.report("member_joined", member_id, event.reason or "")
     group.membership_changed()
 
 
@@ -69,7 +69,7 @@ def _replace_static(group: GroupRounds, event: JoinGroup, old_id: str) -> None:
     _put_member(group, before, member)
     _update(group, member, event)
     group.renew_session(member)
-    group.say("static_member_replaced", member.member_id, old_id)
+    group.report("static_member_replaced", member.member_id, old_id)
     if group.state is State.STABLE and group.roster.select_protocol() == group.protocol_name:
         group.save(
             group.record(),

@@ -122,7 +122,7 @@ class GroupRounds:
     def _complete_join(self) -> None:
         self.join_phase.deadline_ms = None
         for absent in [m for m in self.roster if not m.join_tokens and m.instance_id is None]:
-            self.say("member_missed_join", absent.member_id)
+            self.report("member_missed_join", absent.member_id)
             self.forget(absent.member_id, Code.UNKNOWN_MEMBER_ID)
         if not len(self.roster):
             self.generation += 1
@@ -152,7 +152,7 @@ class GroupRounds:
         self.sync_phase.begin(
             self.roster.members.keys(), self.now_ms + self.roster.rebalance_timeout_ms()
         )
-        self.say("generation_began", detail=f"{self.generation} with {len(self.roster)} members")
+        self.report("generation_began", detail=f"{self.generation} with {len(self.roster)} members")
 
     # -- the sync phase --------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class GroupRounds:
             purpose, member_id = due
             if purpose is Purpose.PENDING:
                 self.roster.pending.discard(member_id)
-                self.say("pending_member_expired", member_id)
+                self.report("pending_member_expired", member_id)
                 self.maybe_complete_join()
             else:
                 self._session_due(self.roster[member_id])
@@ -206,13 +206,13 @@ class GroupRounds:
     def _session_due(self, member: Member) -> None:
         if not member.is_new and (member.join_tokens or member.sync_tokens):
             return  # a parked request counts as a heartbeat; its answer starts a new session
-        self.say("member_expired", member.member_id)
+        self.report("member_expired", member.member_id)
         self.forget(member.member_id, Code.UNKNOWN_MEMBER_ID)
         self.membership_changed()
 
     def _sync_due(self) -> None:
         for member_id in sorted(self.sync_phase.missing & self.roster.members.keys()):
-            self.say("member_missed_sync", member_id)
+            self.report("member_missed_sync", member_id)
             self.forget(member_id, Code.UNKNOWN_MEMBER_ID)
         self.rebalance()
 
@@ -229,7 +229,7 @@ class GroupRounds:
             raise CoordinatorBug(
                 f"group {self.group_id}: {cause.name} is impossible in {self.state.value}"
             )
-        self.say("state", detail=f"{self.state.value} -> {following.value}: {cause.value}")
+        self.report("state", detail=f"{self.state.value} -> {following.value}: {cause.value}")
         self.state = following
         self.state_since_ms = self.wall_ms
 
@@ -284,6 +284,6 @@ class GroupRounds:
         self.saves[self._save_counter] = done
         return self._save_counter
 
-    def say(self, what: str, member_id: str = "", detail: str = "") -> None:
+    def report(self, what: str, member_id: str = "", detail: str = "") -> None:
         """Report an event of the group."""
         self.out.append(fx.Happened(what, member_id, detail))

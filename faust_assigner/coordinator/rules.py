@@ -127,7 +127,7 @@ def _remove_leaver(group: GroupRounds, leaver: ev.Leaver) -> Code:
         return Code.NONE
     member_id, error = find_leaver(group.roster, leaver)
     if error is Code.NONE:
-        group.say("member_left", member_id, leaver.reason or "")
+        group.report("member_left", member_id, leaver.reason or "")
         group.forget(member_id, Code.UNKNOWN_MEMBER_ID)
     return error
 

@@ -119,7 +119,7 @@ class History:
         while len(self._rounds) > MOST_ROUNDS:
             del self._rounds[min(self._rounds)]
 
-    def note_told(self, told: Iterable[RoundTold], report: Report) -> None:
+    def note_reported(self, told: Iterable[RoundTold], report: Report) -> None:
         """Add rounds from workers; a leader's report of moves has priority over observed moves."""
         names = {one.member_id: one.name for one in report.members}
         tasks = {f"{p.topic}/{p.partition}" for p in report.partitions}

@@ -97,7 +97,7 @@ def look_of(saved: Saved, *, source: str) -> Look:
     for report in (scrubbed(one) for one in saved.looks):
         families = families_of(report)
         history.note(report, families)
-    history.note_told([scrubbed(one) for one in saved.rounds], report)
+    history.note_reported([scrubbed(one) for one in saved.rounds], report)
     return Look(
         group=report.group,
         report=report,

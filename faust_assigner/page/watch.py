@@ -270,7 +270,7 @@ class Watch:
             told = await looks.rounds(evidence)
             self._told_at = now
             with self._lock:
-                self._history.note_told([scrubbed(one) for one in told], report)
+                self._history.note_reported([scrubbed(one) for one in told], report)
 
     def _drawn(self, report: Report | None, problem: Problem | None, version: int) -> Shown:
         families = families_of(report) if report is not None else ()

@@ -81,7 +81,7 @@ class Recommender:
             if (
                 isinstance(error, GroupNotFound)
                 and settings.least == 0
-                and not self._is_told(one, settings)
+                and not self._has_recent_answer(one, settings)
             ):
                 return self._first_worker(asker, one, settings, said[0])
             return self._repeated(asker, one, settings, said[0])
@@ -124,7 +124,7 @@ class Recommender:
         self._last, self._looked_at = look, self._clock()
         return look
 
-    def _is_told(self, one: _Asker, settings: Settings) -> bool:
+    def _has_recent_answer(self, one: _Asker, settings: Settings) -> bool:
         """Return whether there is a last answer that is at most ``hold_s`` old."""
         return one.told is not None and self._clock() - one.told_at <= settings.hold_s
 
@@ -147,7 +147,7 @@ class Recommender:
     def _repeated(self, asker: str, one: _Asker, settings: Settings, why: str) -> Recommendation:
         """Return the last answer if it is at most ``hold_s`` old. Raises NoRecommendation."""
         age_s = self._clock() - one.told_at
-        if one.told is None or not self._is_told(one, settings):
+        if one.told is None or not self._has_recent_answer(one, settings):
             told = "none was given yet" if one.told is None else f"the last is {age_s:.0f} s old"
             missing = f"no recommendation for {self.group_id}: {why} ({told})"
             if one.logged != _NOTHING:

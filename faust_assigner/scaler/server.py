@@ -60,7 +60,7 @@ class Listening:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
-    def check(self) -> None:
+    def check_options(self) -> None:
         """Raise ConfigError for contradictory options, and for invalid certificate files."""
         if bool(self.cert) != bool(self.key):
             raise ConfigError("--tls-cert and --tls-key require each other")
@@ -131,7 +131,7 @@ def serve(
     where: Where, listening: Listening, defaults: Mapping[str, str], say: Callable[[str], None]
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises ConfigError and OSError before listening."""
-    listening.check()
+    listening.check_options()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

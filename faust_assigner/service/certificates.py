@@ -34,19 +34,19 @@ def check_pair(cert: Path, key: Path, flags: str) -> None:
 
     Without this check, gRPC reports an invalid pair as an error of the port's address.
     """
-    with _named(flags, "a certificate and its key"):
+    with _explained(flags, "a certificate and its key"):
         # Without the empty password, OpenSSL prompts for the password of an encrypted key.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
 
 
 def check_authorities(path: Path, flags: str) -> None:
     """Raise ConfigError if the file contains no certificates."""
-    with _named(flags, "certificates"):
+    with _explained(flags, "certificates"):
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
 
 
 @contextlib.contextmanager
-def _named(flags: str, what: str) -> Iterator[None]:
+def _explained(flags: str, what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:

@@ -21,7 +21,7 @@ class InstanceState:
     settings: ServiceSettings
     _vacant_since: float | None = field(default=-float("inf"), init=False)
 
-    def heard(self, changes: Sequence[Change]) -> None:
+    def on_changes(self, changes: Sequence[Change]) -> None:
         """Record since when the leader's key is missing, if the changes concern the key."""
         if any(change.kind == "leaders" for change in changes):
             is_vacant = self.mirror.view.leader is None

@@ -93,7 +93,7 @@ class Mirror:
         watch = self._store.watch(self._keys.prefix, self.revision + 1)
         async with contextlib.aclosing(watch) as batches:  # type: ignore[type-var]
             async for batch in batches:
-                self._heard()
+                self._note_answer()
                 self._apply(batch.events, batch.revision)
 
     async def reconcile(self) -> None:
@@ -116,11 +116,11 @@ class Mirror:
     async def _check_store(self) -> None:
         try:
             await self._store.get(self._keys.leader)
-            self._heard()
+            self._note_answer()
         except StoreError as error:
             logger.info("the store does not answer, so this copy may be outdated: %s", error)
 
-    def _heard(self) -> None:
+    def _note_answer(self) -> None:
         self.heard_at = self._clock.monotonic()
 
     async def _relist(self) -> bool:
@@ -187,7 +187,7 @@ class Mirror:
             self._listening.cancel()
 
     def _take(self, listing: Listing, differences: Sequence[Event]) -> None:
-        self._heard()
+        self._note_answer()
         if listing.revision > self.revision:
             self._apply(differences, listing.revision, known=True)
 
@@ -204,12 +204,12 @@ class Mirror:
             self.revision = revision
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()
-        self._tell_unreadable()
+        self._log_unreadable()
         if changes:
             for listener in tuple(self.listeners):
                 listener(changes)
 
-    def _tell_unreadable(self) -> None:
+    def _log_unreadable(self) -> None:
         """Log each key with an unreadable value once."""
         new = sorted(self.view.unreadable - self._unreadable)
         self._unreadable = set(self.view.unreadable)

@@ -92,12 +92,12 @@ class AssignerNode:
         self._tasks: list[asyncio.Task[None]] = []
         self.condition = InstanceState(self._mirror, clock, settings)
         self._mirror.listeners += [
-            self.condition.heard,
-            self._beats.heard,
-            self._sessions.heard,
-            self._rebalancer.heard,
-            self._catalogue.heard,
-            self._heard,
+            self.condition.on_changes,
+            self._beats.on_changes,
+            self._sessions.on_changes,
+            self._rebalancer.on_changes,
+            self._catalogue.on_changes,
+            self._on_changes,
         ]
 
     async def start(self) -> None:
@@ -135,7 +135,7 @@ class AssignerNode:
         self._vacancy.clear()
         await first(self._vacancy.wait(), self._clock.sleep(self.settings.election_retry_s))
 
-    def _heard(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         if any(change.kind == "leaders" and change.after is None for change in changes):
             self._vacancy.set()
 
@@ -213,7 +213,7 @@ class AssignerNode:
                 raise expelled(consumer_name, incarnation)
         return lives_s
 
-    async def holds(
+    async def record_replicas(
         self,
         consumer_name: str,
         replicas: Mapping[str, Sequence[int]],

@@ -84,11 +84,11 @@ class Question:
             generation=-1 if is_fresh else 1,
             rack_id=worker.rack_id,
             capacity=worker.capacity,
-            positions=self._told(positions) if self.arm.cooperative else None,
+            positions=self._reported_positions(positions) if self.arm.cooperative else None,
             awaited=claims_of(scenario.groups, scenario.offsets, replicas.awaited[row]),
         )
 
-    def _told(self, positions: Ints) -> dict[str, tuple[Ints, Ints]]:
+    def _reported_positions(self, positions: Ints) -> dict[str, tuple[Ints, Ints]]:
         """Return changelog -> (partition numbers, positions), as a member reports them."""
         scenario = self.scenario
         return {

@@ -97,7 +97,7 @@ class FaultyConnection(Connection):
         if waiting and not self.is_closing:
             super().data_received(waiting)
 
-    def _serve_again(self, frame: bytes) -> bool:
+    def _answer_repeated(self, frame: bytes) -> bool:
         """Return False: every request must be decoded, because its response may have to be lost."""
         return False
 

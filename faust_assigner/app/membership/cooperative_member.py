@@ -137,7 +137,7 @@ class CooperativeMember:
         if under_way is not None and not under_way.done():
             under_way.set_result(None)
 
-    async def told(self) -> None:
+    async def wait_until_notified(self) -> None:
         """Wait until the app has handled the last answer."""
         if self.telling is not None:
             await self.telling
@@ -155,7 +155,7 @@ class CooperativeMember:
         """Return whether other members may own this member's partitions; may be called from any thread."""
         return not self.fence.is_sure() and not self.gave_up and self.own() is not None
 
-    async def tell(
+    async def notify(
         self,
         before: asyncio.Task[None] | None,
         tps: Collection[TP],

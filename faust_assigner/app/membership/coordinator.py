@@ -117,7 +117,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def _give_up(self, previous_assignment: object) -> None:
         """Revoke all partitions, as aiokafka does before each round."""
         self.membership.gave_up = True
-        await self.membership.told()
+        await self.membership.wait_until_notified()
         if previous_assignment is not None:
             await self.membership.listener.prepare_full_revocation()
         await super()._on_join_prepare(previous_assignment)
@@ -182,7 +182,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         )
         self._start_heartbeat_task()  # before the callbacks; aiokafka starts the task after them
         if revoked:
-            await self.membership.told()
+            await self.membership.wait_until_notified()
             try:
                 # Revoke before the change of the assignment: the app commits assigned partitions only.
                 await member.listener.revoke(revoked)
@@ -205,7 +205,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             self.request_rejoin()
         # Do not await the app: the second round would wait until the app has opened its databases.
         member.telling = create_task(
-            member.tell(member.telling, tps, revoked, gained, roles, generation)
+            member.notify(member.telling, tps, revoked, gained, roles, generation)
         )
 
     # -- commits, which continue across rounds

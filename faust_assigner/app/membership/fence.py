@@ -49,7 +49,7 @@ class HeartbeatFence:
         #: The number of memberships that have ended.
         self.losses = 0
 
-    def hear(self, asked_at: float) -> None:
+    def note_renewal(self, asked_at: float) -> None:
         """Note that a request sent at ``asked_at`` has renewed the session."""
         self._heard_at = max(self._heard_at, asked_at)
 
@@ -93,7 +93,7 @@ def watch(coordinator: GroupCoordinator, fence: HeartbeatFence) -> bool:
     # A cooperative coordinator renews the fence in its rounds by itself, from the start.
     if not hasattr(coordinator, "membership"):
         coordinator._send_req = partial(sent, coordinator._send_req, fence)
-        fence.hear(monotonic())  # the group has just answered its SyncGroup
+        fence.note_renewal(monotonic())  # the group has just answered its SyncGroup
     beat, reset = coordinator._do_heartbeat, coordinator.reset_generation
 
     async def do_heartbeat() -> bool:
@@ -101,7 +101,7 @@ def watch(coordinator: GroupCoordinator, fence: HeartbeatFence) -> bool:
         is_known: bool = await beat()
         if is_known:
             # Use the time of the request: a process that was suspended reads old answers when it continues.
-            fence.hear(asked_at)
+            fence.note_renewal(asked_at)
         return is_known
 
     def reset_generation() -> None:
@@ -123,5 +123,5 @@ async def sent(
     asked_at = monotonic()
     response = await send(request)
     if isinstance(request, SyncGroupRequest) and response.error_code == NoError.errno:
-        fence.hear(asked_at)
+        fence.note_renewal(asked_at)
     return response

@@ -57,7 +57,7 @@ def must_run(app: App, name: str, problem: Callable[[], str | None]) -> None:
     vars(app).setdefault(_MARK, {})[name] = problem
 
 
-def runs(service: Service, task: str) -> bool:
+def runs_task(service: Service, task: str) -> bool:
     """Return whether ``service`` runs the task named ``task``.
 
     Also True before the service's start and after its stop.
@@ -152,9 +152,9 @@ class Watchdog:
         if self._tables.should_stop or self._tables.app.should_stop:
             return
         for task in ("_restart_recovery", "_slurp_changelogs"):
-            if not runs(self._tables.recovery, task):
+            if not runs_task(self._tables.recovery, task):
                 yield task, f"the recovery's {task} has ended"
-        if not runs(self._tables.app._fetcher, "_fetcher"):
+        if not runs_task(self._tables.app._fetcher, "_fetcher"):
             yield "fetcher", "the fetcher has ended"
         thread = getattr(self._tables.app.consumer, "_thread", None)
         if thread is not None and thread.started and not thread.should_stop:

@@ -64,7 +64,7 @@ class ActiveRestore:
         highwaters = await self._find_reachable_ends(pending)
         alone = self._read_by_all()
         self.begin_callbacks(pending)
-        held = self._called_back()
+        held = self._with_running_callbacks()
         await self._let_flow(pending | held, alone)
         left = {
             tp: end - offset_or_minus_one(recovery.active_offsets[tp])
@@ -231,7 +231,7 @@ class ActiveRestore:
         lacking = {tp.topic for tp in pending}
         self.callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
 
-    def _called_back(self) -> set[TP]:
+    def _with_running_callbacks(self) -> set[TP]:
         """Return the restored partitions whose tables' callbacks run; their sources must wait."""
         of, running = self._recovery.tables._changelogs, self.callbacks.running
         return {tp for tp in self.complete if of[tp.topic] in running}

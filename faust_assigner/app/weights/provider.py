@@ -153,7 +153,7 @@ class WeightsProvider:
             self.current = neutral("invalid", str(found))
         elif found is not None:
             self.current = neutral("missing", str(found))
-        self._say()
+        self._log_changes()
         self._first_look.set()
 
     def observe(self, inputs: DecisionInputs, made: Plan) -> None:
@@ -180,7 +180,7 @@ class WeightsProvider:
             found.counted_moves,
         )
 
-    def _say(self) -> None:
+    def _log_changes(self) -> None:
         """Log each version and each kind of problem once, when it begins."""
         now = (self.current.version, self.current.code)
         if now == self._said:

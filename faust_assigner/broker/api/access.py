@@ -204,10 +204,10 @@ async def compute(call: Call, request: Any, refusal: Callable[[], Values]) -> Va
     A short request is answered without a thread: if its client has closed its sending side, the connection
     ends at the loop's next turn.
     """
-    return await call.node.crunch(refusal) if _is_long_request(request) else refusal()
+    return await call.node.crunch(refusal) if _has_many_elements(request) else refusal()
 
 
-def _is_long_request(request: Any) -> bool:
+def _has_many_elements(request: Any) -> bool:
     """Whether a request has more than INLINE_ELEMENTS elements, at any depth."""
     left, waiting = INLINE_ELEMENTS, [request]
     while waiting and left >= 0:
@@ -248,7 +248,7 @@ async def _filter_elements(
             kept.append(element)
         else:
             barred.setdefault(ERRORS[kind], []).append(element)
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     for error, elements in barred.items():
         only_those = replace(request, **{right.each: tuple(elements)})
         refusals = partial(refuse_elements, api.key, call.version, only_those, error)

@@ -64,7 +64,7 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> Values:
             }
             place = (acl.resource_type, acl.name, acl.pattern_type)
             resources.setdefault(place, []).append(entry)
-        await call.throttle.turn(ACL_BYTES if is_wanted else 0)
+        await call.throttle.checkpoint(ACL_BYTES if is_wanted else 0)
     listed = [
         {"resource_type": kind, "resource_name": name, "pattern_type": pattern, "acls": acls}
         for (kind, name, pattern), acls in resources.items()
@@ -101,7 +101,7 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> Values:
         else:
             wanted.append(acl)
             results.append(DONE)
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     try:
         acls.add(wanted)
     except StoreFailed as failed:
@@ -117,7 +117,7 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> Values:
     results = []
     for one in request.filters:
         results.append(_delete(call, _acl_filter(one)))
-        await call.throttle.turn(ACL_BYTES * len(results[-1]["matching_acls"]))
+        await call.throttle.checkpoint(ACL_BYTES * len(results[-1]["matching_acls"]))
     return {"filter_results": results}
 
 

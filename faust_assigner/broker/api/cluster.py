@@ -65,7 +65,7 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Value
     results = []
     for (kind, name), wanted in asked.items():
         results.append(_describe(call, kind, name, wanted))
-        await call.throttle.turn(CONFIG_BYTES * len(results[-1].get("configs", ())))
+        await call.throttle.checkpoint(CONFIG_BYTES * len(results[-1].get("configs", ())))
     return {"results": results}
 
 
@@ -158,7 +158,7 @@ async def _alter_all(call: Call, request: Any, change: Change) -> Values:
         responses.append(
             _alter_resource(call, resource, change, request.validate_only, is_single=is_single)
         )
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"responses": responses}
 
 
@@ -247,7 +247,7 @@ async def list_config_resources(call: Call, request: ListConfigResourcesRequest)
     for kind in asked or named:
         for name in named[kind]:
             resources.append({"resource_name": name, "resource_type": kind})
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
     return {"error_code": ErrorCode.none, "config_resources": resources}
 
 

@@ -97,7 +97,7 @@ async def _wanted(
             error = _check(log, part)
         offset, max_bytes = part.fetch_offset, part.partition_max_bytes
         wants[key, number] = Want(key, number, offset, max_bytes, log, error, is_committed)
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return list(wants.values())
 
 
@@ -194,14 +194,14 @@ async def _answer(
                 if want.is_committed:
                     aborted[number] = _aborted_transactions(want.log, want.offset, reading)
                 left -= reading.size
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     found = await _read_batches(call, wants, readings)
     topics: dict[Any, list[Values]] = {}
     for number, want in enumerate(wants):
         values = _partition_values(call, want, found.get(number, ()), aborted.get(number, []))
         if session is None or session.note((want.topic, want.partition), values):
             topics.setdefault(want.topic, []).append(values)
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     name = "topic_id" if call.version >= TOPIC_IDS_SINCE else "topic"
     return {
         "error_code": ErrorCode.none,
@@ -219,7 +219,7 @@ async def _read_batches(
     for number, reading in readings.items():
         log = wants[number].log
         assert log is not None
-        data = log.store.peek(reading.keys)
+        data = log.store.cached(reading.keys)
         if data is None:
             cold.append((number, log, reading))
         else:

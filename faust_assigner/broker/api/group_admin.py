@@ -49,7 +49,7 @@ async def described_groups(
             may = group_operations(call, request, group_id)
             described = {**described, "authorized_operations": may}
         groups.append(described)
-        await call.throttle.turn(sum(map(member_bytes, described.get("members", ()))))
+        await call.throttle.checkpoint(sum(map(member_bytes, described.get("members", ()))))
     return {"groups": groups}
 
 
@@ -106,7 +106,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> Values:
                     "group_type": group.group_type,
                 }
             )
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"error_code": ErrorCode.none, "groups": groups}
 
 
@@ -125,7 +125,7 @@ async def delete_groups(call: Call, request: DeleteGroupsRequest) -> Values:
             results.append({"group_id": group_id, "error_code": ErrorCode(reply.error)})
 
         call.node.groups.ask(group_id, DeleteGroup, answered)
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"results": results}
 
 

@@ -44,7 +44,7 @@ async def offset_fetch(call: Call, request: Any) -> Values:
             await _committed_topics(call, group_id, wanted, stable) if error is Code.NONE else []
         )
         groups.append({"group_id": group_id, "error_code": ErrorCode(error), "topics": topics})
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"groups": groups}
 
 
@@ -65,12 +65,12 @@ async def _committed_topics(
             for name, partition in list(call.node.groups.books.offsets(group_id).entries):
                 if call.may(DESCRIBE, TOPIC, name):
                     wanted.setdefault(name, {})[partition] = None
-                await call.throttle.turn()
+                await call.throttle.checkpoint()
             continue
         for topic in topics:
             key = topic.topic_id if call.version >= 10 else topic.name
             wanted.setdefault(key, {}).update(dict.fromkeys(topic.partition_indexes))
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
     answers: list[Values] = []
     for key, partitions in wanted.items():
         known = (
@@ -90,7 +90,7 @@ async def _committed_topics(
         else:
             name = known.name if known else key
             answers.append(await _topic_answer(call, group_id, name, partitions, stable))
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return answers
 
 
@@ -118,7 +118,7 @@ async def _topic_answer(
     for key, entry in book.read((name, partition) for partition in partitions):
         if stable and pending.is_pending(group_id, key):
             answers.append(_no_offset_values(key[1], ErrorCode.unstable_offset_commit))
-            await call.throttle.turn(OFFSET_BYTES)
+            await call.throttle.checkpoint(OFFSET_BYTES)
             continue
         answers.append(
             {
@@ -129,7 +129,7 @@ async def _topic_answer(
                 "error_code": ErrorCode.none,
             }
         )
-        await call.throttle.turn(OFFSET_BYTES + len(entry.metadata))
+        await call.throttle.checkpoint(OFFSET_BYTES + len(entry.metadata))
     return names | {"partitions": answers}
 
 
@@ -172,7 +172,7 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> Values:
             for n in numbers
         ]
         answers.append({"name": wanted.name, "partitions": parts})
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"error_code": ErrorCode.none, "topics": answers}
 
 

@@ -56,13 +56,13 @@ async def list_offsets(call: Call, request: ListOffsetsRequest) -> Values:
         parts = asked.setdefault(topic.name, {})
         for part in topic.partitions:
             parts.setdefault(part.partition_index, []).append(part)
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     topics = []
     for name, parts in asked.items():
         answers = []
         for same in parts.values():
             answers.append(await _partition_offset(call, name, same, is_committed=is_committed))
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
         topics.append({"name": name, "partitions": answers})
     return {"topics": topics}
 
@@ -141,7 +141,7 @@ async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochReque
         answers = []
         for part in topic.partitions:
             answers.append(_epoch_end_values(call, topic.topic, part))
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
         topics.append({"topic": topic.topic, "partitions": answers})
     return {"topics": topics}
 

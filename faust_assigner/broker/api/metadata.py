@@ -106,7 +106,7 @@ async def _create_missing_topics(call: Call, wanted: Sequence[Wanted]) -> frozen
             except (Refused, StoreFailed):
                 continue  # the answer below reports the missing topic
             finally:
-                await call.throttle.turn()
+                await call.throttle.checkpoint()
     return frozenset(barred)
 
 
@@ -132,7 +132,7 @@ async def _topics(
                 answers[topic.name, None] = _topic_values(
                     call, topic, topic_operations(call, request, topic.name)
                 )
-                await call.throttle.turn(PARTITION_BYTES * len(topic.partitions))
+                await call.throttle.checkpoint(PARTITION_BYTES * len(topic.partitions))
         elif name is None:
             answers[None, topic_id] = {
                 "error_code": ErrorCode.unknown_topic_id,
@@ -147,7 +147,7 @@ async def _topics(
             operations = topic_operations(call, request, name)
             values = {"error_code": error, "name": name, "topic_authorized_operations": operations}
             answers[name, None] = values
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
     return list(answers.values())
 
 
@@ -195,7 +195,7 @@ async def find_coordinator(call: Call, request: Any) -> Values:
     coordinators = []
     for key in dict.fromkeys(request.coordinator_keys):
         coordinators.append(_coordinator(call, key, key_type))
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"coordinators": coordinators}
 
 

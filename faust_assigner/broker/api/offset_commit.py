@@ -57,7 +57,7 @@ async def commit_answer(
             if error is ErrorCode.offset_metadata_too_large and verdict is not ErrorCode.none:
                 error = verdict
             parts.append({"partition_index": part.partition_index, "error_code": error})
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
         topics.append({**_topic_fields(call, wanted), "partitions": parts})
     return {"topics": topics}
 
@@ -81,7 +81,7 @@ async def store_in_slices(
             error = store(part)
         if error is not Code.NONE:
             break
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return error
 
 
@@ -171,7 +171,7 @@ async def _check_partitions(
                 committed = Committed(part.committed_offset, epoch, note, now, expires)
                 log = topic.partitions[part.partition_index]
                 changes[(topic.name, part.partition_index)] = committed, log
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
     return faults, changes
 
 

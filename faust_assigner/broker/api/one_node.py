@@ -66,7 +66,7 @@ async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Valu
         ]
         if parts:
             topics.append({"name": name, "partitions": parts})
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     folder = call.node.folder
     usage = None if folder is None else shutil.disk_usage(folder)
     result = {
@@ -92,7 +92,7 @@ async def elect_leaders(call: Call, request: ElectLeadersRequest) -> Values:
             parts.setdefault(topic.topic, []).append(
                 {"partition_id": number, "error_code": error, "error_message": message}
             )
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     results = [{"topic": name, "partition_result": those} for name, those in parts.items()]
     return {"error_code": ErrorCode.none, "replica_election_results": results}
 
@@ -118,7 +118,7 @@ async def alter_reassignments(call: Call, request: AlterPartitionReassignmentsRe
                     "error_message": message,
                 }
             )
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     responses = [{"name": name, "partitions": those} for name, those in parts.items()]
     return {"error_code": ErrorCode.none, "error_message": None, "responses": responses}
 
@@ -146,7 +146,7 @@ async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
         else:
             values |= {"error_code": ErrorCode.unknown_topic_or_partition}
         topics.append({"topic_name": name, "partitions": [values]})
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     nodes = [{"node_id": me, "listeners": ()}]
     return {"error_code": ErrorCode.none, "topics": topics, "nodes": nodes}
 

@@ -70,7 +70,7 @@ async def describe_users(call: Call, request: DescribeUserScramCredentialsReques
     results = []
     for user, times in asked.items():
         results.append(_user_values(call, user, times))
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"error_code": ErrorCode.none, "error_message": None, "results": results}
 
 
@@ -105,7 +105,7 @@ async def alter_users(call: Call, request: Any) -> Values:
         except StoreFailed as failed:
             error, message = ErrorCode.kafka_storage_error, str(failed)
         results.append({"user": user, "error_code": error, "error_message": message})
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"results": results}
 
 

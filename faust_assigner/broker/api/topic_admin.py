@@ -87,7 +87,7 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> Values:
     for topic in {t.name: t for t in request.topics}.values():  # a repeated name is answered once
         values = {"name": topic.name, "num_partitions": -1, "replication_factor": -1}
         answers.append({**values, **_values_or_refusal(create, topic)})
-        await call.throttle.turn(TOPIC_BYTES)
+        await call.throttle.checkpoint(TOPIC_BYTES)
     return {"topics": answers}
 
 
@@ -162,7 +162,7 @@ async def delete_topics(call: Call, request: Any) -> Values:
         answers.append(answer)
         if answer["error_code"] is ErrorCode.none:
             await call.throttle.wait_outside(call.node.drop_offsets(answer["name"]))
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     call.node.space.freed()
     return {"responses": answers}
 
@@ -195,7 +195,7 @@ async def create_partitions(call: Call, request: CreatePartitionsRequest) -> Val
     results = []
     for topic in {t.name: t for t in request.topics}.values():
         results.append({"name": topic.name, **_values_or_refusal(grow, topic)})
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {"results": results}
 
 
@@ -221,7 +221,7 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> Values:
         answers = []
         for part in parts.values():
             answers.append(_trim_partition(call, name, part))
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
         topics.append({"name": name, "partitions": answers})
     call.node.space.freed()
     return {"topics": topics}

@@ -42,11 +42,11 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
         if topic is None:
             error = ErrorCode.topic_authorization_failed
             topics.append(_refusal_values(name, error) if name in hidden else _missing(call, name))
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
             continue
         shown = range(len(topic.partitions))[begin : begin + room]
         topics.append(_topic_values(call, topic, shown))
-        await call.throttle.turn(PARTITION_BYTES * len(shown))
+        await call.throttle.checkpoint(PARTITION_BYTES * len(shown))
         room -= len(shown)
         if begin + len(shown) < len(topic.partitions):
             return {"topics": topics, "next_cursor": _cursor_values(name, begin + len(shown))}

@@ -42,7 +42,7 @@ async def describe_producers(call: Call, request: DescribeProducersRequest) -> V
                     "active_producers": [] if log is None else await _producer_values(call, log),
                 }
             )
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
         topics.append({"name": wanted.name, "partitions": parts})
     return {"topics": topics}
 
@@ -60,7 +60,7 @@ async def _producer_values(call: Call, log: PartitionLog) -> list[Values]:
                 "current_txn_start_offset": log.transactions.open.get(producer_id, -1),
             }
         )
-        await call.throttle.turn(ENTRY_BYTES)
+        await call.throttle.checkpoint(ENTRY_BYTES)
     return entries
 
 
@@ -75,7 +75,7 @@ async def describe_transactions(call: Call, request: DescribeTransactionsRequest
             states.append({"error_code": error, "transactional_id": transactional_id})
         else:
             states.append(_transaction_values(call, known))
-        await call.throttle.turn(ENTRY_BYTES)
+        await call.throttle.checkpoint(ENTRY_BYTES)
     return {"transaction_states": states}
 
 
@@ -124,7 +124,7 @@ async def list_transactions(call: Call, request: ListTransactionsRequest) -> Val
                     "transaction_state": one.state.value,
                 }
             )
-        await call.throttle.turn(ENTRY_BYTES if is_wanted else 0)
+        await call.throttle.checkpoint(ENTRY_BYTES if is_wanted else 0)
     return {
         "error_code": ErrorCode.none,
         "unknown_state_filters": tuple(sorted(wanted_states - known_states)),

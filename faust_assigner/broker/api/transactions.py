@@ -133,7 +133,7 @@ async def add_partitions(call: Call, request: Any) -> Values:
             )
             place = (topic.topic_id.bytes, number) if topic is not None and is_there else None
             places[wanted.name, number] = place
-            await call.throttle.turn()
+            await call.throttle.checkpoint()
     if None in places.values():
         error = ErrorCode.operation_not_attempted
     else:
@@ -151,7 +151,7 @@ async def add_partitions(call: Call, request: Any) -> Values:
         results.setdefault(name, []).append(
             {"partition_index": number, "partition_error_code": own}
         )
-        await call.throttle.turn()
+        await call.throttle.checkpoint()
     return {
         "results_by_topic_v3_and_below": [
             {"name": name, "results_by_partition": parts} for name, parts in results.items()

@@ -52,4 +52,4 @@ class ParkedRequests:
         """Count and log a request that is refused because its member is outdated."""
         self._meter.fenced[error.name] += 1
         refusal = Refusal(group_id, self._group_of(group_id), event, error)
-        self._peer_log.say(error.name, self._timer() / 1000, "%s", refusal)
+        self._peer_log.log(error.name, self._timer() / 1000, "%s", refusal)

@@ -100,7 +100,7 @@ class GroupService:
                 found,
                 classic=self._limits,
                 consumer=self._consumer_limits(group_id),
-                catalogue=self._topics.tell(group_id),
+                catalogue=self._topics.deliver(group_id),
                 now_ms=self._timer(),
             )
             self._quota.note(group_id, None, is_simple=self._groups[group_id].is_unproven)
@@ -142,7 +142,7 @@ class GroupService:
             self._quota.has_members(group_id)
         if isinstance(event, ConsumerGroupHeartbeat) and self._topics.are_outdated(group_id):
             # A member that has just created a topic gets the topic's partitions at once.
-            self._feed(group, CatalogueChanged(self._topics.tell(group_id)))
+            self._feed(group, CatalogueChanged(self._topics.deliver(group_id)))
         self._feed(group, event)
         if isinstance(event, CommitOffsets):
             return  # a commit can only postpone a deadline, and its group needs no member
@@ -189,7 +189,7 @@ class GroupService:
             event,
             classic=self._limits,
             consumer=self._consumer_limits(group_id),
-            catalogue=self._topics.tell(group_id),
+            catalogue=self._topics.deliver(group_id),
             now_ms=self._timer(),
         )
         self._quota.note(group_id, creator, is_simple=is_simple)
@@ -224,7 +224,7 @@ class GroupService:
         """Inform each group of changed topics, one at a time; yields after each group."""
         for group_id in list(self._groups):
             if group_id in self._groups and self._topics.are_outdated(group_id):
-                self._put(group_id, CatalogueChanged(self._topics.tell(group_id)))
+                self._put(group_id, CatalogueChanged(self._topics.deliver(group_id)))
             yield group_id
 
     def limits_changed(self, group_id: str) -> None:

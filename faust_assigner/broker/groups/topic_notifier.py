@@ -24,20 +24,20 @@ class KnownTopics:
 
     def __init__(self, current: Callable[[], Catalogue]) -> None:
         self._current = current
-        self._told: dict[str, Catalogue] = {}
+        self._delivered: dict[str, Catalogue] = {}
 
-    def tell(self, group_id: str) -> Catalogue:
+    def deliver(self, group_id: str) -> Catalogue:
         """Return the topics, and record that the group knows them from now on."""
-        self._told[group_id] = topics = self._current()
+        self._delivered[group_id] = topics = self._current()
         return topics
 
     def are_outdated(self, group_id: str) -> bool:
         """Whether the topics have changed since the group received them."""
-        return self._told.get(group_id) is not self._current()
+        return self._delivered.get(group_id) is not self._current()
 
     def forget(self, group_id: str) -> None:
         """Forget a removed group."""
-        self._told.pop(group_id, None)
+        self._delivered.pop(group_id, None)
 
 
 class TopicNotifier:
@@ -95,7 +95,7 @@ class TopicNotifier:
             await asyncio.sleep(TELL_AFTER_S)
             self.update = None  # later changes start another update
             for _ in tell_groups():
-                await throttle.turn()
+                await throttle.checkpoint()
         finally:
             throttle.end()
 

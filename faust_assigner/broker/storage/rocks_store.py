@@ -112,7 +112,7 @@ class RocksStore:
         values: list[bytes | None] = _guarded(self._db.get, list(keys))
         return values
 
-    def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
+    def cached(self, keys: Sequence[bytes]) -> list[bytes] | None:
         """Return the values if all of them are in the cache of latest batches, else None."""
         found = [self._recent.get(key) for key in keys]
         return None if None in found else found  # type: ignore[return-value]

@@ -59,7 +59,7 @@ class Store(Protocol):
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values in the order of the keys. May run in any thread."""
 
-    def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
+    def cached(self, keys: Sequence[bytes]) -> list[bytes] | None:
         """Return the values if all of them are in memory, else None."""
 
     def write(
@@ -111,7 +111,7 @@ class MemoryStore:
         """Return the values in the order of the keys."""
         return [self._pairs.get(key) for key in keys]
 
-    def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
+    def cached(self, keys: Sequence[bytes]) -> list[bytes] | None:
         """Return the values, or None if any value is missing."""
         found = [self._pairs.get(key) for key in keys]
         return None if None in found else found  # type: ignore[return-value]

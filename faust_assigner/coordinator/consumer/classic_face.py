@@ -47,7 +47,7 @@ class ClassicFace(Heartbeats):
             shown = event.member_id if error is Code.INVALID_SESSION_TIMEOUT else ""  # as in Kafka
             self._emit(fx.JoinReply(event.token, error, shown))
             return
-        self._say(
+        self._report(
             "member_joined" if member_id not in self.book.members else "member_rejoined", member_id
         )
         replaced = (
@@ -203,7 +203,7 @@ class ClassicFace(Heartbeats):
         self._emit(fx.LeaveReply(event.token, Code.NONE, results))
         gone = sorted({member_id for member_id, error in found.values() if error is Code.NONE})
         for member_id in gone:
-            self._say("member_left", member_id)
+            self._report("member_left", member_id)
         if gone:
             self._remove(gone)
 

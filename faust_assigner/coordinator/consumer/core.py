@@ -82,7 +82,7 @@ class GroupCore:
 
     # -- small parts -----------------------------------------------------------------------------
 
-    def _say(self, what: str, member_id: str = "", detail: str = "") -> None:
+    def _report(self, what: str, member_id: str = "", detail: str = "") -> None:
         self._out.append(fx.Happened(what, member_id, detail))
 
     def _emit(self, effect: fx.Effect) -> None:

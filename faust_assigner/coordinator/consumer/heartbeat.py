@@ -45,7 +45,7 @@ class Heartbeats(Targets):
     def _refuse_848(self, event: ConsumerGroupHeartbeat, refusal: Refusal) -> None:
         code, why = refusal
         if code in (Code.FENCED_MEMBER_EPOCH, Code.FENCED_INSTANCE_ID, Code.UNRELEASED_INSTANCE_ID):
-            self._say("fenced", event.member_id, f"{code.name}: {why}")
+            self._report("fenced", event.member_id, f"{code.name}: {why}")
         self._emit(fx.ConsumerHeartbeatReply(event.token, code, why))
 
     # -- joining and staying ---------------------------------------------------------------------
@@ -56,7 +56,7 @@ class Heartbeats(Targets):
             self._refuse_848(event, refusal)
             return
         if event.member_epoch == JOIN:
-            self._say(
+            self._report(
                 "member_joined" if member_id not in self.book.members else "member_rejoined",
                 member_id,
             )
@@ -119,7 +119,7 @@ class Heartbeats(Targets):
         target = self.book.target.get(old_id)
         was_member = old_id != new_id and new_id in self.book.members
         if old_id != new_id:
-            self._say("static_member_replaced", new_id, old_id)
+            self._report("static_member_replaced", new_id, old_id)
             if was_member:
                 self._erase(new_id)
             self._erase(old_id)
@@ -185,12 +185,12 @@ class Heartbeats(Targets):
             fx.ConsumerHeartbeatReply(event.token, Code.NONE, None, member_id, event.member_epoch)
         )
         if event.member_epoch == LEAVE_FOR_A_WHILE:
-            self._say("static_member_away", member_id)
+            self._report("static_member_away", member_id)
             stood = self.book.at(member_id)
             self._write(Kind.CURRENT, replace(stood, epoch=AWAY, revoking={}), member_id)
             self.timers.drop(Purpose.REBALANCE, member_id)
         else:
-            self._say("member_left", member_id)
+            self._report("member_left", member_id)
             self._remove([member_id])
 
     def _remove(self, gone: list[str]) -> None:

@@ -212,7 +212,7 @@ class ConsumerGroup(Migration):
     def _note_state(self) -> None:
         name = self.state_name
         if name != self._shown_state:
-            self._say("state", detail=f"{self._shown_state} -> {name}")
+            self._report("state", detail=f"{self._shown_state} -> {name}")
             self._shown_state = name
 
     # -- time and topics -------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class ConsumerGroup(Migration):
                     self._follow_epoch()
                 case _ if member_id in self.book.members:
                     self._rang.add(member_id)
-                    self._say(
+                    self._report(
                         EXPIRED[purpose],
                         member_id,
                         f"in member epoch {self.book.at(member_id).epoch}",

@@ -50,7 +50,7 @@ class Migration(ClassicFace):
     def _remove(self, gone: list[str]) -> None:
         staying = self.book.members.keys() - set(gone)
         if self._may_downgrade(staying):
-            self._say(
+            self._report(
                 "downgraded", detail=f"{', '.join(gone)} left, all remaining members are classic"
             )
             record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._wall)
@@ -86,7 +86,7 @@ class Migration(ClassicFace):
             else effect
             for effect in self._out
         ]
-        self._say("downgraded", detail=f"{new_id} is back as a classic member, like all members")
+        self._report("downgraded", detail=f"{new_id} is back as a classic member, like all members")
         group = self._classic(replace(record, settled=True))
         if rejoins:
             group.rebalance()

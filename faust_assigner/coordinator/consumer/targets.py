@@ -70,7 +70,7 @@ class Targets(GroupCore):
     def _raise_epoch(self, why: str) -> None:
         """Raise the group epoch after a change of members, subscriptions or topics: a new target is due."""
         self._write(Kind.EPOCH, GroupEpoch(self.book.epoch + 1, self._fingerprint()))
-        self._say("rebalance", detail=f"{why}: group epoch {self.book.epoch}")
+        self._report("rebalance", detail=f"{why}: group epoch {self.book.epoch}")
 
     def _look_at_topics(self) -> None:
         """Raise the epoch if a subscribed topic was created, deleted, grew, moved, or was hidden or shown."""
@@ -148,7 +148,7 @@ class Targets(GroupCore):
 
     def _failed(self, reason: str) -> None:
         """Keep the current target, and schedule another computation."""
-        self._say("assignor_failed", detail=reason)
+        self._report("assignor_failed", detail=reason)
         self._not_before_ms = self._now + max(self.limits.assignment_interval_ms, RETRY_MS)
         self.timers.set(Purpose.TARGET, "", self._not_before_ms)
 
@@ -164,7 +164,7 @@ class Targets(GroupCore):
             if share != self.book.target.get(member_id):
                 self._write(Kind.TARGET, TargetAssignment(share), member_id)
         self._write(Kind.TARGET_EPOCH, TargetEpoch(epoch))
-        self._say(
+        self._report(
             "target_computed", detail=f"group epoch {epoch} with {len(self.book.members)} members"
         )
 

@@ -113,7 +113,10 @@ def _folder(fs: AbstractFileSystem, inside: str) -> Iterator[dict[str, Any]]:
 def _describe(fs: AbstractFileSystem, entry: dict[str, Any]) -> LedgerFile:
     changed = entry.get("mtime", entry.get("LastModified", entry.get("last_modified", "")))
     return LedgerFile(
-        _name(fs, entry["name"]), int(entry["size"] or 0), str(changed), int(entry.get("ino", 0))
+        _full_path(fs, entry["name"]),
+        int(entry["size"] or 0),
+        str(changed),
+        int(entry.get("ino", 0)),
     )
 
 
@@ -122,7 +125,7 @@ def is_local(fs: AbstractFileSystem) -> bool:
     return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
 
 
-def _name(fs: AbstractFileSystem, path: str) -> str:
+def _full_path(fs: AbstractFileSystem, path: str) -> str:
     return os.path.abspath(path) if is_local(fs) else str(fs.unstrip_protocol(path))
 
 

@@ -25,7 +25,7 @@ import grpc.aio
 from faust_assigner.service.client.calls import Calls
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.commands import Command, Release, Warm
-from faust_assigner.service.client.handlers import Handlers, Jobs, end
+from faust_assigner.service.client.handlers import Handlers, Jobs, cancel_all
 from faust_assigner.service.client.heart import Heart
 from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.inbox import Inbox
@@ -99,7 +99,7 @@ class AssignerClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await end(self._beside)
+        await cancel_all(self._beside)
         await self.close()
 
     def may_work(self, partition: tuple[str, int]) -> bool:
@@ -127,7 +127,7 @@ class AssignerClient:
                 yield command
         finally:
             self._calls.has_ended = True
-            await end([*tasks, *self._beside])
+            await cancel_all([*tasks, *self._beside])
             await self.close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -67,7 +67,7 @@ class Handlers(Protocol):
         """Stop at once: other consumers may own these partitions."""
 
 
-async def end(tasks: Iterable[asyncio.Task[object]]) -> None:
+async def cancel_all(tasks: Iterable[asyncio.Task[object]]) -> None:
     """Cancel all tasks, and wait until they have ended."""
     ended = list(tasks)
     for task in ended:
@@ -119,7 +119,7 @@ class Jobs:
             case Standbys():
                 await self._handlers.standbys(command)
             case Lost():
-                await end(self._releasing.values())
+                await cancel_all(self._releasing.values())
                 await self._handlers.lost(command)
 
     async def _warm(self, command: Warm) -> None:
@@ -170,7 +170,7 @@ class Jobs:
         self, jobs: dict[TopicPartition, asyncio.Task[None]], partition: TopicPartition
     ) -> None:
         if (task := jobs.pop(partition, None)) is not None:
-            await end([task])
+            await cancel_all([task])
         if (dropping := self._dropping.pop(partition, None)) is not None:
             await asyncio.wait((dropping,))  # otherwise the app could reuse half-dropped state
 
@@ -189,7 +189,7 @@ class Jobs:
             return
         await asyncio.wait(tasks.values(), timeout=within_s)
         late = tuple(sorted(p for p, task in tasks.items() if not task.done()))
-        await end(tasks.values())
+        await cancel_all(tasks.values())
         if late:
             log.warning("Could not release %s before the time to live was over", late[:5])
             await self._handlers.lost(Lost(late))
@@ -203,4 +203,4 @@ class Jobs:
     async def close(self) -> None:
         """Cancel all tasks."""
         tasks = (self._warming, self._releasing, self._dropping)
-        await end(task for some in tasks for task in some.values())
+        await cancel_all(task for some in tasks for task in some.values())

@@ -27,7 +27,7 @@ from faust_assigner.service.client.commands import (
     Standbys,
     Warm,
 )
-from faust_assigner.service.client.handlers import call_app, end
+from faust_assigner.service.client.handlers import call_app, cancel_all
 from faust_assigner.service.client.offsets import first_offset, kafka_partition, with_epoch
 from faust_assigner.service.client.worker import NotBegun, Worker
 from faust_assigner.service.handoff import TopicPartition
@@ -102,7 +102,7 @@ class Partitions:
                 task.result()
         finally:
             self._failed.cancel()
-            await end([serving, *(owned.task for owned in self._owned.values()), fetching])
+            await cancel_all([serving, *(owned.task for owned in self._owned.values()), fetching])
 
     def fail(self, error: Exception) -> None:
         """End all work: the app raised an error for a partition, and no record may be skipped."""

@@ -80,11 +80,13 @@ class Requests:
 
     def release_failed(self, command: Release, epoch: int, reason: str) -> pb.ReleaseFailedRequest:
         """Report that work on the partition has stopped without a flush."""
-        return pb.ReleaseFailedRequest(**self._of(command), epoch=epoch, reason=_said(reason))
+        return pb.ReleaseFailedRequest(
+            **self._of(command), epoch=epoch, reason=_clean_reason(reason)
+        )
 
     def failed(self, command: Warm, reason: str) -> pb.WarmFailedRequest:
         """Report that the consumer cannot warm the partition."""
-        return pb.WarmFailedRequest(**self._of(command), reason=_said(reason))
+        return pb.WarmFailedRequest(**self._of(command), reason=_clean_reason(reason))
 
     def progress(self, command: Warm, progress: float) -> pb.ReportProgressRequest:
         """Report the progress of a warm-up, from 0 to 1."""
@@ -105,7 +107,7 @@ class Requests:
         return pb.DeregisterRequest(**self._who)
 
 
-def _said(reason: str) -> str:
+def _clean_reason(reason: str) -> str:
     """Shorten a reason, and replace characters that UTF-8 has no bytes for."""
     return reason[:MOST_SAID].encode(errors="replace").decode()
 

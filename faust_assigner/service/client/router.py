@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 
 from faust_assigner.service.client.channel import Access
-from faust_assigner.service.client.handlers import end
+from faust_assigner.service.client.handlers import cancel_all
 from faust_assigner.service.client.messages import partition_of
 from faust_assigner.service.client.registration import Retry
 from faust_assigner.service.clock import seconds
@@ -90,7 +90,7 @@ class Router:
 
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
-            await end([self._task])
+            await cancel_all([self._task])
 
     @property
     def routes(self) -> Mapping[TopicPartition, Route]:

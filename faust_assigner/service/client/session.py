@@ -49,7 +49,7 @@ class Session:
             self._begun.clear()
             await self._begun.wait()
 
-    def heard(self) -> None:
+    def note_message(self) -> None:
         """Note the time of a message of the stream."""
         self._heard_at = self._clock()
 

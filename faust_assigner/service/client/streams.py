@@ -159,7 +159,7 @@ class Streams:
     async def _read(self, stream: Any, patience: asyncio.TimerHandle, sent_at: float) -> None:
         is_first = True
         async for message in stream:
-            self.session.heard()
+            self.session.note_message()
             if is_first:
                 patience.cancel()
                 until = await self.registration_end(message.assignment, sent_at)

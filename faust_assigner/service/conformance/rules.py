@@ -99,8 +99,8 @@ async def says_who_it_is(stage: Stage) -> None:
         stage.check(first.heartbeats, "the registration does not set `heartbeats`")
         stage.check(not first.returns, "a first registration sets `returns`")
         stage.part.tell(stage.part.warm(1, 7))
-        await stage.until(lambda: stage.part.heard("PartitionReady"), "PartitionReady comes")
-        await stage.until(lambda: stage.part.heard("Heartbeat"), "a heartbeat comes")
+        await stage.until(lambda: stage.part.received("PartitionReady"), "PartitionReady comes")
+        await stage.until(lambda: stage.part.received("Heartbeat"), "a heartbeat comes")
         stage.part.tell(grpc.StatusCode.UNAVAILABLE)
         again = (await stage.registered(2)).request
         stage.check(again.returns, "a second registration does not set `returns`")
@@ -183,8 +183,10 @@ async def releases_before_it_says_so(stage: Stage) -> None:
     """The client sends PartitionReleased, with the hand-off's id, after its last write."""
     async with stage.begun((0, 5), (1, 5)):
         stage.part.tell(stage.part.release(1, 77))
-        await stage.until(lambda: stage.part.heard("PartitionReleased"), "PartitionReleased comes")
-        call = stage.part.heard("PartitionReleased")[0]
+        await stage.until(
+            lambda: stage.part.received("PartitionReleased"), "PartitionReleased comes"
+        )
+        call = stage.part.received("PartitionReleased")[0]
         stage.check(call.request.handoff_id == 77, f"handoff_id is {call.request.handoff_id}")
         stage.check(call.request.partition.partition == 1, "another partition is released")
         await asyncio.sleep(QUIET_S)
@@ -200,8 +202,8 @@ async def warms_before_it_works(stage: Stage) -> None:
     """
     async with stage.begun((0, 5)):
         stage.part.tell(stage.part.warm(1, 78))
-        await stage.until(lambda: stage.part.heard("PartitionReady"), "PartitionReady comes")
-        call = stage.part.heard("PartitionReady")[0]
+        await stage.until(lambda: stage.part.received("PartitionReady"), "PartitionReady comes")
+        call = stage.part.received("PartitionReady")[0]
         stage.check(call.request.handoff_id == 78, f"handoff_id is {call.request.handoff_id}")
         await asyncio.sleep(QUIET_S)
         stage.check(not stage.written(1, 0.0), "writes to a partition that was not granted")
@@ -213,7 +215,9 @@ async def keeps_what_is_given_again(stage: Stage) -> None:
     """The client continues a partition that is granted with `keep`, under the same epoch."""
     async with stage.begun((0, 5)):
         stage.part.tell(stage.part.release(0, 79))
-        await stage.until(lambda: stage.part.heard("PartitionReleased"), "PartitionReleased comes")
+        await stage.until(
+            lambda: stage.part.received("PartitionReleased"), "PartitionReleased comes"
+        )
         told = stage.part.tell(stage.part.grants([(0, 5)], keep=True))
         await stage.works(0, 5, told)
 
@@ -235,7 +239,7 @@ async def _ends(stage: Stage, status: grpc.StatusCode) -> None:
         await stage.stops(0)
         since = time.monotonic()
         await asyncio.sleep(stage.part.lives_s)
-        stage.check(not stage.part.heard("Register", told), "it registers again")
+        stage.check(not stage.part.received("Register", told), "it registers again")
         stage.check(not stage.written(0, since), "it continues to work")
 
 

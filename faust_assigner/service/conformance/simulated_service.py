@@ -181,7 +181,7 @@ class SimulatedService:
             self.streams[-1].told.put_nowait(message)
         return time.monotonic()
 
-    def heard(self, method: str, since: float = 0.0) -> list[Call]:
+    def received(self, method: str, since: float = 0.0) -> list[Call]:
         """Return the received calls of a method at or after the time ``since``."""
         return [call for call in self.calls if call.method == method and call.when >= since]
 

@@ -161,7 +161,7 @@ def moved(
     return Bundle(
         tuple(compares),
         tuple(writes),
-        ((str(at), _told(handoff, outcome)),) if outcome else (),
+        ((str(at), _outcome_text(handoff, outcome)),) if outcome else (),
         ((outcome, at),) if outcome else (),
     )
 
@@ -184,7 +184,7 @@ def _outcome(handoff: Handoff, event: HandoffEvent, effect: Effect) -> str:
     return "" if handoff.phase is Phase.COMPLETE else _ABORTED[event]
 
 
-def _told(handoff: Handoff, outcome: str) -> str:
+def _outcome_text(handoff: Handoff, outcome: str) -> str:
     """Describe the outcome for the log."""
     old, new = handoff.old_owner, handoff.new_owner
     kept = f"stays with {old}, because {new}"

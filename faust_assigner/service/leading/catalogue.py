@@ -74,7 +74,7 @@ class Catalogue:
             with contextlib.suppress(NotFound):
                 await self._put(TopicConfig(topic, count), only_grow=True, is_removable=True)
 
-    def heard(self, changes: Sequence[Change]) -> None:
+    def on_changes(self, changes: Sequence[Change]) -> None:
         """Note that the store has lost a topic; the mirror calls this method after changes."""
         if any(change.kind == "topics" and change.after is None for change in changes):
             self._lost.set()

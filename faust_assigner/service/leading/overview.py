@@ -86,11 +86,11 @@ class Overview:
         """Yield an event that is set at every change of the store until the context ends."""
         changed = asyncio.Event()
 
-        def heard(changes: Sequence[Change]) -> None:
+        def on_changes(changes: Sequence[Change]) -> None:
             changed.set()
 
-        self.mirror.listeners.append(heard)
+        self.mirror.listeners.append(on_changes)
         try:
             yield changed
         finally:
-            self.mirror.listeners.remove(heard)
+            self.mirror.listeners.remove(on_changes)

@@ -69,11 +69,11 @@ class Rebalancer:
 
     # -- timing --------------------------------------------------------------------------------------
 
-    def heard(self, changes: Sequence[Change]) -> None:
+    def on_changes(self, changes: Sequence[Change]) -> None:
         """Schedule a plan ``debounce_s`` after the first relevant change; called by the mirror."""
         now = self._clock.monotonic()
         for change in changes:
-            self._record.heard(self._mirror.view, change, now)
+            self._record.on_changes(self._mirror.view, change, now)
             if _asks_for_plan(change):
                 self._plan_at = min(self._plan_at, now + self._settings.debounce_s)
                 if change.kind == "consumers" and change.before is None:
@@ -131,7 +131,7 @@ class Rebalancer:
 
     async def _decide(self) -> list[Bundle]:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()
-        self._tell_ages(now)
+        self._report_ages(now)
         bundles = list(advance(view, self._record.late(now), self._settings, wall))
         if now >= self._plan_at:
             self._plan_at = self._gathering_until(view)
@@ -183,7 +183,7 @@ class Rebalancer:
         """Return the seconds since this instance first saw the partition's hand-off."""
         return self._record.age_s(at, self._clock.monotonic())
 
-    def _tell_ages(self, now: float) -> None:
+    def _report_ages(self, now: float) -> None:
         """Report the hand-offs' ages by phase, since this instance first saw each hand-off."""
         ages: dict[str, list[float]] = {}
         for at, entry in self._mirror.view.handoffs.items():

@@ -114,7 +114,7 @@ class Record:
         self._newest_ready = -float("inf")
         self._patience_s = PATIENCE * settings.handoff_timeout_s
 
-    def heard(self, view: View, change: Change, now: float) -> None:
+    def on_changes(self, view: View, change: Change, now: float) -> None:
         """Record a change that the view has already applied."""
         if change.kind == "handoffs":
             if change.after is not None:

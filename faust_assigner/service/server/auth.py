@@ -50,7 +50,9 @@ class Caller:
         if self.names is None:
             return ""
         if not any(_covers(name, group, consumer_name) for name in self.names):
-            raise WrongCaller(f"{self._said} may not act as {consumer_name!r}{_within(group)}")
+            raise WrongCaller(
+                f"{self._shown_names} may not act as {consumer_name!r}{_within(group)}"
+            )
         return consumer_name
 
     def watching(self, group: str) -> None:
@@ -58,16 +60,16 @@ class Caller:
         if self.names is not None and not self.is_admin:
             groups = {name.rpartition("/")[0] for name in self.names}
             if not groups & {"", group}:
-                raise WrongCaller(f"{self._said} may not read assignments{_within(group)}")
+                raise WrongCaller(f"{self._shown_names} may not read assignments{_within(group)}")
 
     @property
-    def _said(self) -> str:
+    def _shown_names(self) -> str:
         return ", ".join(sorted(self.names or ()))
 
     def administering(self) -> None:
         """Raise WrongCaller if the caller is not an administrator."""
         if self.names is not None and not self.is_admin:
-            raise WrongCaller(f"{self._said} is not an administrator (--admins)")
+            raise WrongCaller(f"{self._shown_names} is not an administrator (--admins)")
 
 
 def _covers(said: str, group: str, consumer_name: str) -> bool:

@@ -53,8 +53,8 @@ class Options:
             if not (arguments.get(name) or environment.get(BY_NAME[name].name)):
                 found[name] = min(found[name], most)
         options = cls(
-            ServerSettings(**_values_for(ServerSettings, found)),
-            ServiceSettings(**_values_for(ServiceSettings, found)),
+            ServerSettings(**_field_values(ServerSettings, found)),
+            ServiceSettings(**_field_values(ServiceSettings, found)),
         )
         options._check()
         return options
@@ -165,7 +165,7 @@ def _error_with_flag(error: str) -> str:
     return f"{first} {rest}"
 
 
-def _values_for(
+def _field_values(
     owner: type[ServerSettings | ServiceSettings], found: Mapping[str, object]
 ) -> dict[str, Any]:
     """Return the values for the fields of a settings class."""

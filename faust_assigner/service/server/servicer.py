@@ -245,7 +245,7 @@ class ConsumerServicer:
                 request.consumer_name, flat=[request.replicas], numbered=[request.replicas_by_topic]
             )
             replicas = await by_topic(request.replicas, request.replicas_by_topic)
-            revision = await node.holds(
+            revision = await node.record_replicas(
                 request.consumer_name, replicas, identity=identity, incarnation=request.incarnation
             )
         return pb.ReportReplicasResponse(revision=revision)

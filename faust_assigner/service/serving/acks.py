@@ -59,14 +59,14 @@ class Acks:
 
     async def ready(self, answer: Answer) -> int:
         """Record that the new owner is warm; return a revision that contains the answer."""
-        return await self._said(answer, HandoffEvent.WARM)
+        return await self._answer(answer, HandoffEvent.WARM)
 
     async def released(self, answer: Answer, offset: int | None = None) -> int:
         """Record that the old owner released the partition; return what :meth:`ready` returns.
 
         In strict mode the old owner has drained, and ``offset`` is the next offset to process.
         """
-        return await self._said(answer, HandoffEvent.LET_GO, offset=offset)
+        return await self._answer(answer, HandoffEvent.LET_GO, offset=offset)
 
     async def release_failed(self, answer: Answer, reason: str, epoch: int | None = None) -> int:
         """Record that the old owner cannot release the partition; return what :meth:`ready` returns.
@@ -74,14 +74,14 @@ class Acks:
         In strict mode the leader expels the old owner at once. ``epoch``: the epoch of the old
         owner's grant, if known.
         """
-        return await self._said(answer, HandoffEvent.CANNOT, reason=reason, epoch=epoch)
+        return await self._answer(answer, HandoffEvent.CANNOT, reason=reason, epoch=epoch)
 
     async def warm_failed(self, answer: Answer, reason: str) -> int:
         """Record that the new owner cannot warm the partition; return what :meth:`ready` returns.
 
         The leader chooses a different consumer during the cool-down.
         """
-        return await self._said(answer, HandoffEvent.GAVE_UP, reason=reason)
+        return await self._answer(answer, HandoffEvent.GAVE_UP, reason=reason)
 
     async def abort(self, at: TopicPartition, handoff_id: int | None) -> int:
         """Abort the hand-off by an operator's order; return what :meth:`ready` returns.
@@ -127,7 +127,7 @@ class Acks:
             }
         return revision
 
-    async def _said(
+    async def _answer(
         self,
         answer: Answer,
         event: HandoffEvent,

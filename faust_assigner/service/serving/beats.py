@@ -54,9 +54,9 @@ class Beats:
     _leases: dict[str, tuple[str, HeldLease]] = field(default_factory=dict, init=False)
     _doubts: dict[str, _Doubt] = field(default_factory=dict, init=False)
 
-    def heard(self, changes: Sequence[Change]) -> None:
+    def on_changes(self, changes: Sequence[Change]) -> None:
         """Apply changes that the mirror reports."""
-        self._holdings.heard(self.mirror.view, changes)
+        self._holdings.on_changes(self.mirror.view, changes)
         for change in changes:
             if change.kind == "consumers" and change.after is None:
                 self._leases.pop(change.name, None)

@@ -20,7 +20,7 @@ class Holdings:
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], Held] = {}
 
-    def heard(self, view: View, changes: Sequence[Change]) -> None:
+    def on_changes(self, view: View, changes: Sequence[Change]) -> None:
         """Update the digests for changes that are already in the view."""
         if any(change.kind == "bases" for change in changes):
             self._held.clear()  # all epochs have changed

@@ -126,7 +126,7 @@ class Registrar:
         if not (is_first or self.mirror.view.awaiting):
             after = replace(after, former={})
         if kv is not None and before is not None:
-            after = self._following(before, after)
+            after = self._inherited(before, after)
             former = kv.lease if may_share(before, after) else 0
             if self.settings.strict:
                 beside += await fences(self.store, self.keys, kv, before, after, lease)
@@ -206,7 +206,7 @@ class Registrar:
         )
         return [*writes, Put(self.keys.awaiting, said, lease.lease_id)]
 
-    def _following(self, before: Consumer, after: Consumer) -> Consumer:
+    def _inherited(self, before: Consumer, after: Consumer) -> Consumer:
         """Return ``after`` with the fields inherited from ``before``.
 
         Raises WrongCaller and Replaced.

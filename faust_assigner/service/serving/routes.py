@@ -62,7 +62,7 @@ class _Watch:
         self._anew = True
         self.wake = asyncio.Event()
 
-    def heard(self, changes: Sequence[Change]) -> None:
+    def on_changes(self, changes: Sequence[Change]) -> None:
         """Note the partitions whose route may have changed."""
         view = self._mirror.view
         for change in changes:
@@ -138,7 +138,7 @@ async def followed(
     """
     await _wait_for_revision(mirror, condition, clock, least)
     watch = _Watch(mirror, topics)
-    mirror.listeners.append(watch.heard)
+    mirror.listeners.append(watch.on_changes)
     try:
         while True:
             if not condition.hears_store:
@@ -151,7 +151,7 @@ async def followed(
                 await clock.sleep(TOGETHER_S)
     finally:
         with contextlib.suppress(ValueError):
-            mirror.listeners.remove(watch.heard)
+            mirror.listeners.remove(watch.on_changes)
 
 
 async def _wait_for_revision(

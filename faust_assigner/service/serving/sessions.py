@@ -140,7 +140,7 @@ class Sessions:
 
     # -- changes in the store ----------------------------------------------------------------------
 
-    def heard(self, changes: Sequence[Change]) -> None:
+    def on_changes(self, changes: Sequence[Change]) -> None:
         """Send the commands that follow from the mirror's changes to the connected consumers."""
         view = self.mirror.view
         for name, command in commands_of_changes(view, changes):

@@ -231,7 +231,7 @@ class Trial:
     # -- offsets -------------------------------------------------------------------------------------
 
     def _call(self, version: int) -> Any:
-        throttle = SimpleNamespace(turn=_no_turn)
+        throttle = SimpleNamespace(checkpoint=_no_turn)
         return SimpleNamespace(
             node=self._node, version=version, throttle=throttle, peer=None, may=lambda *_: True
         )

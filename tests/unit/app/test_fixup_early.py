@@ -154,7 +154,7 @@ def test_only_records_that_their_logger_wants_at_the_start_are_handled(
         logging.LogRecord(logger.name, level, "", 1, text, (), None)
         for level, text in ((logging.INFO, "info"), (logging.ERROR, "error"))
     ]
-    assert fixup._new_consumer(records, lambda: "a consumer") == "a consumer"
+    assert fixup._log_and_create(records, lambda: "a consumer") == "a consumer"
     assert (handled, records) == (["error"], [])
 
 

@@ -59,7 +59,7 @@ def left_in(service: GroupService, group_id: str) -> list[str]:
     """Return the parts of the service that still know a group."""
     parts = {
         "machine": service._groups,
-        "topics": service._topics._told,
+        "topics": service._topics._delivered,
         "offsets": service.books._books,
         "account": service._quota._entries,
         "meter": service.meter._unsettled,

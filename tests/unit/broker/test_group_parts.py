@@ -95,9 +95,9 @@ def test_a_group_that_goes_while_all_are_told_is_told_no_more() -> None:
     desk.ask(DeleteGroup, "h")
     desk.ask(CommitOffsets, "j")
     assert list(telling) == ["h", "i"]
-    assert sorted(desk.service._topics._told) == ["g", "i", "j"]
+    assert sorted(desk.service._topics._delivered) == ["g", "i", "j"]
     assert all(
-        told is desk.service._topics._current() for told in desk.service._topics._told.values()
+        told is desk.service._topics._current() for told in desk.service._topics._delivered.values()
     )
 
 

@@ -176,8 +176,8 @@ def test_batches_are_read_from_memory_all_or_none(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"one"), (b"b2", b"two")])
     store._recent.drop(b"b1")
-    assert store.peek([b"b1", b"b2"]) is None
-    assert store.peek([b"b2"]) == [b"two"]
+    assert store.cached([b"b1", b"b2"]) is None
+    assert store.cached([b"b2"]) == [b"two"]
     store.close()
 
 
@@ -274,7 +274,7 @@ def test_a_write_that_fails_breaks_the_store_and_leaves_count_and_cache(tmp_path
     store._db = Around(sound, write=failing)
     with pytest.raises(StoreFailed, match="Input/output"):
         store.write([(b"b1", b"two"), (b"b2", b"two")])
-    assert (store.write_audit.writes, store.peek([b"b1"]), store.peek([b"b2"])) == (
+    assert (store.write_audit.writes, store.cached([b"b1"]), store.cached([b"b2"])) == (
         counted,
         [b"one"],
         None,
@@ -292,7 +292,7 @@ def test_a_rewritten_batch_replaces_the_cached_one_and_displaces_no_other(tmp_pa
     store.write([(b"b1", b"old"), (b"b2", b"old")])
     store._recent.drop(b"b2")
     store.write([(b"b1", b"new"), (b"b2", b"new")], is_rewrite=True)
-    assert [store.peek([key]) for key in (b"b1", b"b2")] == [[b"new"], None]
+    assert [store.cached([key]) for key in (b"b1", b"b2")] == [[b"new"], None]
     assert store.get_many([b"b1", b"b2"]) == [b"new", b"new"]
     store.close()
 

@@ -82,7 +82,7 @@ def test_a_rewritten_batch_is_read_from_memory_as_it_is_now(tmp_path: Path) -> N
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"old")])
     store.write([(b"b1", b"new"), (b"b2", b"cold")], is_rewrite=True)
-    assert (store.peek([b"b1"]), store.peek([b"b2"])) == ([b"new"], None)
+    assert (store.cached([b"b1"]), store.cached([b"b2"])) == ([b"new"], None)
     assert store.get_many([b"b1", b"b2"]) == [b"new", b"cold"]
     store.close()
 
@@ -261,7 +261,7 @@ def test_lines_about_peers_come_again_after_a_minute_and_the_rest_is_counted(
     log = RateLimitedLog()
     with caplog.at_level("INFO"):
         for kind, now in [("a", 0.0)] * 12 + [("b", 0.0)] + [("a", 60.0)] + [("a", 60.1)]:
-            log.say(kind, now, "line %s %s", kind, now)
+            log.log(kind, now, "line %s %s", kind, now)
     told = [record.getMessage() for record in caplog.records]
     assert told.count("line a 0.0") == 10
     assert (told.count("line b 0.0"), told.count("line a 60.0"), told.count("line a 60.1")) == (

@@ -261,9 +261,9 @@ def test_a_batch_that_was_deleted_is_not_read_from_memory(tmp_path: Path) -> Non
     """A short trim deletes single keys."""
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"one"), (b"b2", b"two")])
-    assert store.peek([b"b1", b"b2"]) == [b"one", b"two"]
+    assert store.cached([b"b1", b"b2"]) == [b"one", b"two"]
     store.write((), [b"b1"])
-    assert (store.peek([b"b1"]), store.peek([b"b2"])) == (None, [b"two"])
+    assert (store.cached([b"b1"]), store.cached([b"b2"])) == (None, [b"two"])
     store.close()
 
 
@@ -335,12 +335,12 @@ def test_what_was_left_out_of_the_log_is_told_after_a_minute(
     peer_log = RateLimitedLog()
     with caplog.at_level(logging.INFO):
         for number in range(LINES_PER_INTERVAL + 7):
-            peer_log.say("frames", 0.0, "a frame of %d bytes", number)
-        peer_log.say("peers", 0.0, "a peer")
+            peer_log.log("frames", 0.0, "a frame of %d bytes", number)
+        peer_log.log("peers", 0.0, "a peer")
         assert len(caplog.records) == LINES_PER_INTERVAL + 2
         peer_log.sweep(INTERVAL_S + 1)
         assert caplog.messages[-1] == "frames: 7 more lines within a minute were left out"
-        peer_log.say("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
+        peer_log.log("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
         assert caplog.messages[-1] == "a frame of 99 bytes"
 
 
@@ -353,7 +353,7 @@ def test_a_minute_of_lines_begins_with_the_first_line_after_the_last_one_ended(
     def said(kind: str, now: float, count: int) -> list[str]:
         caplog.clear()
         for number in range(count):
-            peer_log.say(kind, now, "%s %d", kind, number)
+            peer_log.log(kind, now, "%s %d", kind, number)
         return caplog.messages
 
     def swept(now: float) -> list[str]:
@@ -401,7 +401,7 @@ def test_each_minute_has_its_own_ten_lines(caplog: pytest.LogCaptureFixture) -> 
             caplog.clear()
             for number in range(LINES_PER_INTERVAL + 5):
                 now = minute * (INTERVAL_S + 1) + number / 100
-                peer_log.say("frames", now, "a frame of %d bytes", number)
+                peer_log.log("frames", now, "a frame of %d bytes", number)
             lines = [line for line in caplog.messages if line.startswith("a frame of")]
             assert len(lines) == LINES_PER_INTERVAL
 

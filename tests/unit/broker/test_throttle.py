@@ -37,9 +37,9 @@ def test_an_answer_has_so_many_bytes_and_no_more() -> None:
 
     async def story() -> None:
         mine = Throttle(HandlerQueue())
-        await mine.turn(MAX_ANSWER_BYTES)
+        await mine.checkpoint(MAX_ANSWER_BYTES)
         with pytest.raises(AnswerTooLarge):
-            await mine.turn(1)
+            await mine.checkpoint(1)
 
     run(story)
 
@@ -53,7 +53,7 @@ def test_a_long_handler_gives_the_loop_away_after_each_slice() -> None:
         mine = Throttle(HandlerQueue())
         for number in range(3):
             turns.append(f"long {number}")
-            await mine.turn()
+            await mine.checkpoint()
         mine.end()
 
     async def other() -> None:
@@ -82,7 +82,7 @@ def test_a_slice_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch
             now[0] += later
             with monkeypatch.context() as patched:
                 patched.setattr(throttle.asyncio, "sleep", sleep)
-                await mine.turn()
+                await mine.checkpoint()
             seen.append(yields[0])
         return seen
 
@@ -97,7 +97,7 @@ def test_an_answer_that_takes_too_long_ends() -> None:
         mine = Throttle(HandlerQueue(), timeout_s=20 * throttle.SLICE_S)
         for number in range(100):
             try:
-                await mine.turn()
+                await mine.checkpoint()
             except TimeoutError:
                 return number
         return 100
@@ -113,11 +113,11 @@ def test_few_long_handlers_are_under_way_at_a_time_and_the_others_follow() -> No
     async def long(line: HandlerQueue) -> None:
         nonlocal under_way, most, done
         mine = Throttle(line)
-        await mine.turn()
+        await mine.checkpoint()
         under_way += 1
         most = max(most, under_way)
         for _ in range(5):
-            await mine.turn()
+            await mine.checkpoint()
         under_way -= 1
         mine.end()
         mine.end()

@@ -450,7 +450,9 @@ async def test_a_trim_while_an_answer_is_made_hides_no_aborted_transaction(
         if turns == 2:  # the second partition's part of the answer is made
             bench.log.trim(2)
 
-    call: Any = SimpleNamespace(version=11, node=bench.node, throttle=SimpleNamespace(turn=turn))
+    call: Any = SimpleNamespace(
+        version=11, node=bench.node, throttle=SimpleNamespace(checkpoint=turn)
+    )
     other = Want("other", 0, 0, 10_000, None, ErrorCode.unknown_topic_or_partition, is_committed)
     want = Want("t", 0, 0, 10_000, bench.log, ErrorCode.none, is_committed)
     # Partitions are planned in order, each in its own turn: the trim follows both plans.

@@ -13,7 +13,7 @@ import pytest
 
 from faust_assigner.cli import jobs
 from faust_assigner.cli import pipeline as pipeline_command
-from faust_assigner.cli.spark import run_job, tell
+from faust_assigner.cli.spark import print_report, run_job
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline import console, session
 from faust_assigner.pipeline.cluster import Cluster
@@ -86,8 +86,8 @@ def test_a_command_without_no_spark_runs_on_its_master_with_its_packages(
 
 def test_a_report_is_shown_or_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     """The output is one of the two, never both."""
-    tell({"a": 1}, print, as_json=True)
-    tell({"a": 2}, lambda report: print("shown", report), as_json=False)
+    print_report({"a": 1}, print, as_json=True)
+    print_report({"a": 2}, lambda report: print("shown", report), as_json=False)
     assert capsys.readouterr().out == "{\"a\": 1}\nshown {'a': 2}\n"
 
 

@@ -175,7 +175,7 @@ OUTCOME = Outcome(
 def test_a_told_round_is_kept_with_every_figure() -> None:
     """A round of no time at all took zero seconds; members are named."""
     history = noted(REPORT)
-    history.note_told(
+    history.note_reported(
         [
             RoundTold(generation=90, at=AT, seconds=1.0, outcome=None),
             RoundTold(generation=91, at=AT - 80, seconds=0.0, outcome=OUTCOME),
@@ -287,7 +287,7 @@ def test_a_told_move_without_a_rule_is_kept_and_moves_of_unknown_tasks_are_not()
             move("orders", 0, "m1", "gone"),
         ),
     )
-    history.note_told([told], REPORT)
+    history.note_reported([told], REPORT)
     assert moves(history) == [
         ("clicks/1", -7, 50, None, name, False, ""),
         ("orders/0", -7, 50, name, "gone", False, ""),

@@ -145,7 +145,7 @@ def test_rounds_before_the_page_was_opened_come_from_the_workers() -> None:
     report = at(group(3, rounds=3), 0)
     history = noted(report)
     first = told(1, AT - 300, moved("", "m1"), trigger="join")
-    history.note_told([first, told(2, AT - 200), told(2, AT - 200, moved("m1", "m2"))], report)
+    history.note_reported([first, told(2, AT - 200), told(2, AT - 200, moved("m1", "m2"))], report)
     assert [(one.generation, one.seconds) for one in history.rounds] == [
         (1, 2.5),
         (2, 2.5),
@@ -174,7 +174,7 @@ def test_a_move_that_was_seen_and_told_is_one() -> None:
     history = noted(before, after)
     (seen_,) = history.moves_of(["orders/0"])
     assert seen_.target is not None
-    history.note_told([told(4, AT + 20, moved("", "m" + seen_.target[1:]))], after)
+    history.note_reported([told(4, AT + 20, moved("", "m" + seen_.target[1:]))], after)
     (move,) = history.moves_of(["orders/0"])
     assert (move.source, move.target, move.rule) == (gone, seen_.target, "promoted")
     assert move.at == AT + 20
@@ -187,7 +187,7 @@ def test_a_round_of_another_clock_or_topic_is_left_out() -> None:
     strange = MovedTask(
         topic="nothing", partition=0, source="", target="m1", rule="moved", is_cold=False
     )
-    history.note_told([told(1, 0.0, moved("", "m1")), told(2, AT, strange)], report)
+    history.note_reported([told(1, 0.0, moved("", "m1")), told(2, AT, strange)], report)
     assert history.moves_of(["orders/0", "nothing/0"]) == ()
     assert [one.generation for one in history.rounds] == [2]
 
@@ -196,7 +196,7 @@ def test_the_date_of_a_round_is_checked_by_the_clock_that_dated_it() -> None:
     """The leader's date counts; without it, the date of the worker that reports the round."""
     report = at(group(2), 0)
     history = noted(report)
-    history.note_told(
+    history.note_reported(
         [
             told(11, AT, decided_at=5),
             told(12, AT - OLDEST_S - 1),
@@ -345,7 +345,7 @@ def test_every_move_that_a_leader_tells_is_kept_with_its_members_names() -> None
             move("orders", 5, "m2", "shop-1", is_cold=True),
         ),
     ]
-    history.note_told(rounds, report)
+    history.note_reported(rounds, report)
     keys = [f"orders/{n}" for n in range(6)] + ["nothing/0"]
     assert [
         (one.key, one.at - AT, one.generation, one.source, one.target, one.was_warm, one.rule)

@@ -232,8 +232,8 @@ def test_a_static_member_is_named_in_a_reported_move_by_its_instance_id() -> Non
     made.offers["m1"] = {"instance_id": "shop-1"}
     report = at(made.round(), 0)
     history = noted(report)
-    history.note_told([told(1, AT - 60, moved("gone", "shop-1"))], report)
-    history.note_told([told(2, AT - 30, moved("m1", "m0"))], report)
+    history.note_reported([told(1, AT - 60, moved("gone", "shop-1"))], report)
+    history.note_reported([told(2, AT - 30, moved("m1", "m0"))], report)
     assert [(one.source, one.target) for one in history.moves_of(["orders/0"])] == [
         ("shop-1", "w0"),
         ("gone", "shop-1"),
@@ -244,7 +244,7 @@ def test_a_round_without_a_time_is_dated_by_its_report() -> None:
     """A worker of an older version does not send the time of the decision."""
     report = at(group(2), 0)
     history = noted(report)
-    history.note_told([told(1, AT - 60, decided_at=0)], report)
+    history.note_reported([told(1, AT - 60, decided_at=0)], report)
     assert history.rounds[0].at == AT - 60
     assert report.decision is not None
     undated = replace(report, decision=replace(report.decision, at=None, generation=9))
@@ -263,7 +263,7 @@ def test_a_move_is_dated_by_the_earlier_of_two_reports(told_s: int, kept_s: int)
     (seen_,) = history.moves_of(["orders/0"])
     generation, owner = seen_.generation, str(seen_.target)
     assert generation is not None
-    history.note_told([told(generation, AT + told_s, moved("", f"m{owner[1:]}"))], report)
+    history.note_reported([told(generation, AT + told_s, moved("", f"m{owner[1:]}"))], report)
     (move,) = history.moves_of(["orders/0"])
     assert (move.at - AT, move.rule, move.source) == (kept_s, "promoted", seen_.source)
 
@@ -297,7 +297,7 @@ def test_a_round_without_an_outcome_hides_no_later_one() -> None:
     report = at(group(2), 0)
     history = noted(report)
     mute = replace(told(7, AT - 60), outcome=None)
-    history.note_told([mute, told(8, AT - 30)], report)
+    history.note_reported([mute, told(8, AT - 30)], report)
     assert [one.generation for one in history.rounds] == [2, 8]
 
 

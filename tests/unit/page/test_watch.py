@@ -401,7 +401,7 @@ async def test_rounds_are_asked_for_again_after_a_failure_and_shown_without_secr
         is_cold=False,
     )
     asked, told, noted = 0, list[RoundTold](), list[RoundTold]()
-    monkeypatch.setattr(watch._history, "note_told", lambda rounds, _: noted.extend(rounds))
+    monkeypatch.setattr(watch._history, "note_reported", lambda rounds, _: noted.extend(rounds))
 
     async def rounds(evidence: Evidence) -> list[RoundTold]:
         nonlocal asked

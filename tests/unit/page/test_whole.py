@@ -54,7 +54,7 @@ def made() -> Look:
         topic="orders", partition=1, source="m-d", target="shop-b", rule="moved", is_cold=True
     )
     told = RoundTold(generation=6, at=999_905.0, seconds=12.0, outcome=outcome, moves=(move,))
-    history.note_told([told], report)
+    history.note_reported([told], report)
     return Look(
         group="shop",
         report=report,

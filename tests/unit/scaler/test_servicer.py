@@ -192,9 +192,9 @@ async def test_streams_are_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) 
 def test_an_address_for_others_needs_tls(listening: dict[str, Any], words: str) -> None:
     """A public address needs TLS or the ``insecure`` setting."""
     with pytest.raises(ConfigError, match=words):
-        Listening(port=0, **listening).check()
-    Listening(host="0.0.0.0", port=0, insecure=True).check()
-    Listening(host="localhost", port=0).check()
+        Listening(port=0, **listening).check_options()
+    Listening(host="0.0.0.0", port=0, insecure=True).check_options()
+    Listening(host="localhost", port=0).check_options()
 
 
 async def test_an_address_that_is_taken_is_an_error(shop: Shop) -> None:
@@ -217,7 +217,7 @@ async def test_with_tls_a_caller_needs_the_authority_and_a_certificate(
     listening = Listening(
         host="127.0.0.1", port=0, cert=own.cert, key=own.key, client_ca=authority.ca
     )
-    listening.check()
+    listening.check_options()
     server = ScalerServer(shop.recommender(), listening)
     port = await server.start()
 
@@ -312,5 +312,5 @@ async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stop
 def test_a_key_without_its_certificate_is_refused() -> None:
     """A certificate without its key is refused too; IPv6 addresses have brackets."""
     with pytest.raises(ConfigError, match="require each other"):
-        Listening(host="127.0.0.1", port=0, key=Path("x")).check()
+        Listening(host="127.0.0.1", port=0, key=Path("x")).check_options()
     assert Listening(host="::1", port=7).address == "[::1]:7"

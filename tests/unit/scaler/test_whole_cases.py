@@ -201,7 +201,7 @@ def test_the_files_of_tls_are_read_without_asking_for_a_password(
     cert, key, authority = Path("/cert"), Path("/key"), Path("/ca")
     listening = Listening(host="10.0.0.1", port=1, cert=cert, key=key, client_ca=authority)
     with pytest.raises(ConfigError, match=f"the TLS files cannot be read as PEM: {error}"):
-        listening.check()
+        listening.check_options()
     assert calls == [("pair", cert, key, ""), ("authority", authority)]
 
 

@@ -130,7 +130,7 @@ class Stage:
             change = self.view.apply(Event(write.key, self.revision, kv))
             if change is not None:
                 changes.append(change)
-        self.rebalancer.heard(changes)
+        self.rebalancer.on_changes(changes)
 
     def consumers(self, *consumers: Consumer) -> None:
         """Register these consumers, each under its own lease."""

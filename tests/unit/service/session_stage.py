@@ -50,7 +50,7 @@ class Stage:
         self.clock: Any = LoopClock()
         registrar = Registrar(self.store, ALL, settings, self.clock, mirror, "n1")
         self.sessions = Sessions(settings, self.clock, mirror, metrics, beats, registrar)
-        self.store.listeners.append(self.sessions.heard)
+        self.store.listeners.append(self.sessions.on_changes)
 
     async def register(self, consumer: Consumer) -> Stream:
         """Register a consumer."""

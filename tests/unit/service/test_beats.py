@@ -480,10 +480,10 @@ def test_an_instance_that_hears_no_news_ends_its_streams() -> None:
         node = await b.node({"t": 4}, **TIMES)
         one = await begin(b, node, "a")
         await b.settles(4)
-        stamp = node._mirror._heard
-        node._mirror._heard = lambda: None  # type: ignore[method-assign]
+        stamp = node._mirror._note_answer
+        node._mirror._note_answer = lambda: None  # type: ignore[method-assign]
         await asyncio.sleep(24.0)
-        node._mirror._heard = stamp  # type: ignore[method-assign]
+        node._mirror._note_answer = stamp  # type: ignore[method-assign]
         assert one.ended is Ended.LEASE_LOST
 
     staged(story)

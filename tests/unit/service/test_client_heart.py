@@ -81,7 +81,7 @@ class Stage:
             session_id=name, lives_ms=int(lives_s * 1_000), pulse_ms=pulse_ms
         )
         self.session.begin(said, self.now + lives_s)
-        self.session.heard()
+        self.session.note_message()
         self.holdings.update([Grant(T0, 5)], ())
 
     def told(self) -> list[Any]:

@@ -288,7 +288,7 @@ async def test_a_session_is_that_of_its_first_message_with_its_times() -> None:
     now[0] = 109.0
     session.begin(pb.AssignmentUpdate(session_id="s2", lives_ms=9_000), until=117.0)
     assert (list(box.inbox.rest()), session.left_s) == ([Lost((T0,))], 8.0)
-    session.heard()
+    session.note_message()
     now[0] = 117.0
     assert (session.is_alive, session.is_silent) == (True, False)
     session.is_registered = False
@@ -303,7 +303,7 @@ def test_a_stream_that_pulses_is_silent_after_half_of_the_time_to_live() -> None
     for pulse_ms, is_silent in ((1, True), (0, False)):
         said = pb.AssignmentUpdate(session_id="s", lives_ms=10_000, pulse_ms=pulse_ms)
         session.begin(said, until=200.0)
-        session.heard()
+        session.note_message()
         now[0] += 5.0
         assert session.is_silent is False
         now[0] += 0.1

@@ -204,10 +204,10 @@ async def test_calls_are_heard_by_their_method_and_time(clock: Any) -> None:
     for now, method in ((1.0, "Deregister"), (2.0, "PartitionReady"), (3.0, "Deregister")):
         clock.now = now
         await getattr(part, method)(getattr(pb, f"{method}Request")(), Context())
-    assert [call.when for call in part.heard("Deregister")] == [1.0, 3.0]
-    assert [call.when for call in part.heard("Deregister", 1.5)] == [3.0]
-    assert [call.when for call in part.heard("Deregister", 3.0)] == [3.0]
-    assert part.heard("Heartbeat") == []
+    assert [call.when for call in part.received("Deregister")] == [1.0, 3.0]
+    assert [call.when for call in part.received("Deregister", 1.5)] == [3.0]
+    assert [call.when for call in part.received("Deregister", 3.0)] == [3.0]
+    assert part.received("Heartbeat") == []
 
 
 def test_a_condition_is_awaited_to_the_end_of_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,11 +124,11 @@ def test_a_stuck_consumer_is_overtaken_by_hand_offs_that_began_after_its_own() -
         handoffs=[slow, stuck],
     )
     for at, now in ((AT, 0.0), (OTHER, 10.0)):
-        record.heard(view, Change("handoffs", at, None, view.handoffs[at]), now)
+        record.on_changes(view, Change("handoffs", at, None, view.handoffs[at]), now)
     before, key = view.handoffs[AT], ALL.handoff(AT)
     ready = codec.dump_handoff(replace(slow, phase=Phase.READY))
     view.apply(Event(key, 90, KeyValue(key, ready, before.kv.create_revision, 90)))
-    record.heard(view, Change("handoffs", AT, before, view.handoffs[AT]), 50.0)
+    record.on_changes(view, Change("handoffs", AT, before, view.handoffs[AT]), 50.0)
     standing = record.standing(view, 60.0)
     assert (standing.stuck, standing.overtaken) == ({"stuck"}, frozenset())
 
@@ -144,7 +144,7 @@ def test_the_end_of_a_hand_off_asks_for_a_plan_if_partitions_wait_for_its_place(
         mirror: Any = SimpleNamespace(view=view)
         rebalancer = Rebalancer(mirror, SETTINGS, LoopClock(), Metrics())
         rebalancer._plan_at, rebalancer._waiting = float("inf"), waiting
-        rebalancer.heard([Change("handoffs", AT, view.handoffs[AT], None)])
+        rebalancer.on_changes([Change("handoffs", AT, view.handoffs[AT], None)])
         assert (rebalancer._plan_at < float("inf")) is is_due
 
     virtually(story)
@@ -187,7 +187,7 @@ def test_a_group_without_a_leader_for_a_leaders_time_to_live_has_none(vacant_s: 
     clock: Any = SimpleNamespace(monotonic=lambda: now[0])
     mirror: Any = SimpleNamespace(view=View(ALL), heard_at=100.0)
     condition = InstanceState(mirror, clock, ServiceSettings())
-    condition.heard([Change("leaders", "leader", None, None)])
+    condition.on_changes([Change("leaders", "leader", None, None)])
     now[0] += vacant_s
     assert condition.has_leader is (vacant_s < 15.0)
 

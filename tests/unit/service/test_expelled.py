@@ -209,7 +209,7 @@ def _says(node: AssignerNode, old: Helper) -> dict[str, Callable[[], Any]]:
         "ready": lambda: node.acks.ready(Answer("a", other, **who)),
         "failed": lambda: node.acks.warm_failed(Answer("a", other, **who), "no"),
         "progress": lambda: node.acks.progress(Answer("a", other, **who), 0.5),
-        "replicas": lambda: node.holds("a", {"t": [0]}, **who),
+        "replicas": lambda: node.record_replicas("a", {"t": [0]}, **who),
         "heartbeat": lambda: node.heartbeat("a", old.stream.session, **who),  # type: ignore[union-attr]
         "deregister": lambda: node.deregister("a", **who),
         "register": lambda: node.register(Consumer(name="a", incarnation="one")),

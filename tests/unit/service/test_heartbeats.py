@@ -50,7 +50,7 @@ class Stage:
         self.metrics: Any = Metered()
         mirror: Any = self.store
         self.beats = Beats(self.store, ALL, SETTINGS, self.clock, mirror, self.metrics)
-        self.store.listeners.append(self.beats.heard)
+        self.store.listeners.append(self.beats.on_changes)
         self.renewed: list[int] = []
         self.error: Exception | None = None
         keep_alive = self.store.keep_alive
@@ -355,7 +355,7 @@ def test_a_repair_that_could_not_be_written_is_not_counted_and_tried_again() -> 
 async def test_the_expected_partitions_follow_each_change() -> None:
     """Gains, losses, new owners, new epochs, a strict release, a raised base, a new process."""
     store, holdings = Followed(), Holdings()
-    store.listeners.append(lambda changes: holdings.heard(store.view, changes))
+    store.listeners.append(lambda changes: holdings.on_changes(store.view, changes))
     await store.consumer(A)
     await store.consumer(B)
     assert holdings.of(store.view, "a") == Held()

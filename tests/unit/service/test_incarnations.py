@@ -142,7 +142,7 @@ def _says(node: AssignerNode, handoff_id: int, incarnation: str) -> dict[str, An
         "released": lambda: node.acks.released(Answer("b", AT, **at)),
         "failed": lambda: node.acks.warm_failed(Answer("b", AT, **at), "no"),
         "progress": lambda: node.acks.progress(Answer("b", AT, **at), 0.5),
-        "replicas": lambda: node.holds("b", {"t": [0]}, **who),
+        "replicas": lambda: node.record_replicas("b", {"t": [0]}, **who),
         "deregister": lambda: node.deregister("b", **who),
         "register": lambda: node.register(process("b", incarnation)),
     }

@@ -111,7 +111,7 @@ def test_a_lease_that_is_gone_is_the_end_even_if_the_copy_is_late() -> None:
 
 def _watch(store: Followed, *topics: str) -> Any:
     watch = routes._Watch(store, topics)  # type: ignore[arg-type]
-    store.listeners.append(watch.heard)
+    store.listeners.append(watch.on_changes)
     return watch
 
 

@@ -115,7 +115,7 @@ def test_a_plan_that_was_not_written_is_made_again(
         await asyncio.sleep(2.1 + waited)
         assert (s.waited, s.owner_of(T0)) == ([77, 0], None)
         if waited:
-            s.rebalancer.heard([])
+            s.rebalancer.on_changes([])
             await asyncio.sleep(0.1)
             assert len(s.commits) == 1
             s.topic(5)
@@ -188,7 +188,7 @@ def test_the_ages_of_hand_offs_are_reported_by_phase(play: Play) -> None:
         s.handoff(warming(T1))
         s.handoff(warming(T2, phase=Phase.READY, strict=True))
         await asyncio.sleep(0.5)
-        s.rebalancer.heard([])
+        s.rebalancer.on_changes([])
         await asyncio.sleep(0)
         assert s.metrics.of("handoffs")[-1] == [{"Warming": [1.5, 0.5], "Ready": [0.5]}]
 

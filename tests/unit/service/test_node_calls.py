@@ -86,7 +86,7 @@ CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
         lambda n: n.acks.progress(Answer("a", AT, 7, **ID), 0.5),
         ("take", *OPEN, HandoffEvent.WARM)),
     "holds": (
-        lambda n: n.holds("a", {"t": [3, 1, 3], "u": []}, **ID),
+        lambda n: n.record_replicas("a", {"t": [3, 1, 3], "u": []}, **ID),
         ("hold", "a", "a2", {"t": (1, 3), "u": ()})),
 }  # fmt: skip
 
@@ -188,7 +188,7 @@ async def test_an_operators_calls_reach_their_parts() -> None:
     for call in (
         node.set_topic("a b", 9),
         node.remove_topic("a b"),
-        node.holds("a", {"..": ()}, **ID),
+        node.record_replicas("a", {"..": ()}, **ID),
     ):
         with pytest.raises(BadRequest):
             await call

@@ -57,7 +57,7 @@ class Seen:
         kv = None if value is None else KeyValue(key, value, created, self.revision)
         change = self.view.apply(Event(key, self.revision, kv))
         assert change is not None
-        self.record.heard(self.view, change, now)
+        self.record.on_changes(self.view, change, now)
 
     def handoff(self, handoff: Handoff, now: float) -> None:
         """Write the hand-off."""

@@ -62,7 +62,7 @@ ANSWER = Answer("c", AT, 7, **OF)
             pb.ReportReplicasRequest(
                 **WHO, replicas=[PLACE], replicas_by_topic=[{"topic": "u", "partitions": [2, 1]}]
             ),
-            ("holds", ("c", {"t": (3,), "u": (1, 2)}), OF),
+            ("record_replicas", ("c", {"t": (3,), "u": (1, 2)}), OF),
         ),
     ],
 )

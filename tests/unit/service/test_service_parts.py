@@ -199,14 +199,14 @@ def test_a_leaders_key_counts_for_its_time_to_live_after_it_is_gone() -> None:
     clock: Any = SimpleNamespace(monotonic=lambda: now[0])
     condition = InstanceState(mirror, clock, ServiceSettings(leader_ttl_s=15.0))
     leader, other = Change("leaders", "leader", None, None), Change("topics", "t", None, None)
-    condition.heard([other, leader])
+    condition.on_changes([other, leader])
     now[0] = 114.9
-    condition.heard([other])
+    condition.on_changes([other])
     assert condition.has_leader is True
     now[0] = 115.0
     assert condition.has_leader is False
     view.leader = "n1"
-    condition.heard([leader, other])
+    condition.on_changes([leader, other])
     now[0] = 1e9
     assert condition.has_leader is True
 

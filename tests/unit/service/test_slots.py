@@ -192,12 +192,12 @@ def test_each_failure_in_a_row_is_remembered_twice_as_long() -> None:
     def is_stuck(now: float) -> bool:
         return "new" in record.standing(view, now).stuck
 
-    record.heard(view, failure, 100.0)
+    record.on_changes(view, failure, 100.0)
     assert [is_stuck(100.0 + s) for s in (59.0, 61.0)] == [True, False]
-    record.heard(view, failure, 200.0)
+    record.on_changes(view, failure, 200.0)
     assert [is_stuck(200.0 + s) for s in (119.0, 121.0)] == [True, False]
     for _ in range(20):
-        record.heard(view, failure, 500.0)
+        record.on_changes(view, failure, 500.0)
     assert [is_stuck(500.0 + s) for s in (3_839.0, 3_841.0)] == [True, False]
 
 

@@ -171,7 +171,7 @@ def test_a_lost_topic_is_written_again_at_once_and_without_news_at_the_next_refr
         for names in (("a",), ("a", "b")):
             await kept.store.txn([], [Delete(ALL.topic(name)) for name in names])
             await kept.see()
-            kept.catalogue.heard(changes)
+            kept.catalogue.on_changes(changes)
             await asyncio.sleep(10.0)
             assert (await kept.topics() != {}) is (is_at_once or names == ("a",))
             assert ("a" in await kept.topics()) is is_at_once

@@ -141,4 +141,4 @@ def test_a_lost_response_ends_the_connection_and_another_one_is_sent(
         made._respond(header, [b"answer"])
     sent = [(header, [b"answer"]) for header in headers]
     assert events == [(server, listener), sent[0], sent[1], "abort", sent[3]]
-    assert made._serve_again(b"frame") is False
+    assert made._answer_repeated(b"frame") is False

@@ -494,7 +494,7 @@ async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -
         told = len(a.told)
         a.fence._heard_at -= 100.0
         assert a.coordinator.membership.must_skip_records()
-        a.fence.hear(time.monotonic())
+        a.fence.note_renewal(time.monotonic())
         assert a.coordinator.membership.must_skip_records(), (
             "until what was passed over is read again"
         )

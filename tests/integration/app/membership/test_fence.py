@@ -92,7 +92,7 @@ async def test_changes_wait_while_nobody_knows_and_go_when_the_group_answers() -
     sending = asyncio.create_task(attempt(fence, {TP(CHANGES): batch}))
     await asyncio.sleep(0.2)
     assert not sending.done()
-    fence.hear(1.0)
+    fence.note_renewal(1.0)
     assert (await sending).sent == [CHANGES]
     assert batch.error is None
 
@@ -111,7 +111,7 @@ async def test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent() -> 
     assert isinstance(old.error, NoMember)
     assert output.error is None
     now[0] = 41.0
-    fence.hear(41.0)
+    fence.note_renewal(41.0)
     fence.join()
     late, fresh = Batch(40.5), Batch(41.5)
     assert (await attempt(fence, {TP(CHANGES): late})).sent == []
@@ -177,7 +177,7 @@ async def test_a_request_goes_on_once_the_group_has_answered() -> None:
     sending = asyncio.create_task(guarded.send(1, SimpleNamespace(_topics=[("changes", [])])))
     await asyncio.sleep(0.1)
     assert not client.sent
-    fence.hear(11.0)
+    fence.note_renewal(11.0)
     assert await sending == "answer"
 
 
@@ -186,11 +186,11 @@ def test_an_assignment_after_a_freeze_proves_no_membership() -> None:
     now = [0.0]
     fence = HeartbeatFence(6.0, lambda: now[0])
     fence.lose()
-    fence.hear(1.0)
+    fence.note_renewal(1.0)
     now[0] = 40.0
     fence.join()
     assert (fence.lost, fence.is_sure()) == (False, False)
-    fence.hear(39.0)
+    fence.note_renewal(39.0)
     assert fence.is_sure()
 
 

@@ -88,7 +88,7 @@ def test_whoever_was_frozen_for_a_session_is_not_sure() -> None:
     assert fence.is_sure()
     now = 111.0
     assert not fence.is_sure()
-    fence.hear(110.0)
+    fence.note_renewal(110.0)
     assert fence.is_sure()
 
 

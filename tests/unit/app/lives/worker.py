@@ -387,7 +387,7 @@ class Worker:
 
     def beat(self) -> None:
         """Renew the fence, as an answered heartbeat does."""
-        self.app.consumer.fence.hear(asyncio.get_running_loop().time())
+        self.app.consumer.fence.note_renewal(asyncio.get_running_loop().time())
 
     def declare(self) -> None:
         """Add the topics, the table and the agent."""

@@ -123,7 +123,7 @@ class Fence:
         """Return the seconds of silence."""
         return 12.0
 
-    def hear(self, asked_at: float) -> None:
+    def note_renewal(self, asked_at: float) -> None:
         """Ignore the answer."""
 
 

@@ -56,8 +56,8 @@ def test_an_answer_that_was_asked_for_earlier_shortens_no_session(
 ) -> None:
     """Two answers may arrive in reverse order."""
     clock.now = 108.0
-    fence.hear(107.0)
-    fence.hear(101.0)
+    fence.note_renewal(107.0)
+    fence.note_renewal(101.0)
     assert fence.silent_s() == 1.0
     assert fence.is_sure()
 
@@ -510,7 +510,7 @@ async def test_changes_wait_until_the_membership_is_sure_and_all_are_sent(
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
         if len(slept) == 3:
-            fence.hear(110.5)
+            fence.note_renewal(110.5)
 
     monkeypatch.setattr(changelog_guard.asyncio, "sleep", sleep)
     batches = {CHANGES: Batch(), OUTPUTS: Batch()}
@@ -528,7 +528,7 @@ async def test_of_two_memberships_the_changes_of_the_last_are_sent(
     fence.lose()
     clock.now = 105.0
     fence.join()
-    fence.hear(105.0)
+    fence.note_renewal(105.0)
     stale, fresh, other = TP("changes", 1), TP("changes", 2), TP("changes", 3)
     batches = {stale: Batch(104.0), fresh: Batch(105.0), other: Batch(103.0), OUTPUTS: Batch(1.0)}
     sender, dropped = await attempt(fence, batches)
@@ -564,7 +564,7 @@ async def test_a_request_with_changes_waits_for_the_connection_and_for_the_membe
     async def sleep(seconds: float) -> None:
         asked.append(seconds)
         if asked.count(seconds) == 2:
-            fence.hear(110.5)
+            fence.note_renewal(110.5)
 
     monkeypatch.setattr(changelog_guard.asyncio, "sleep", sleep)
     both = SimpleNamespace(_topics=[("outputs", []), ("changes", [])])
@@ -656,7 +656,7 @@ def test_an_admission_alone_makes_no_membership_sure(fence: HeartbeatFence, cloc
     assert (fence.lost, fence.silent_s(), fence.is_sure()) == (False, 50.0, False)
     assert fence.is_stale(149.9)
     assert not fence.is_stale(150.0)
-    fence.hear(148.0)
+    fence.note_renewal(148.0)
     assert (fence.silent_s(), fence.is_sure()) == (2.0, True)
     clock.now = 155.0
     fence.join()

@@ -18,7 +18,7 @@ from faust_assigner.app.membership.watchdog import (
     Watchdog,
     aiokafka_problem,
     must_run,
-    runs,
+    runs_task,
 )
 from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
@@ -92,9 +92,9 @@ def test_a_task_that_has_ended_is_missed_in_a_service_that_runs(
     started: bool, stops: bool, is_running: bool
 ) -> None:
     """A service before its start or during its stop has no tasks."""
-    assert runs(service(started=started, stops=stops), "_fetcher") is is_running
-    assert runs(service("_fetcher"), "_fetcher")
-    assert not runs(service("_fetcher"), "_another")
+    assert runs_task(service(started=started, stops=stops), "_fetcher") is is_running
+    assert runs_task(service("_fetcher"), "_fetcher")
+    assert not runs_task(service("_fetcher"), "_another")
 
 
 @pytest.mark.parametrize("which", ["_coordination_task", "_fetch_task"])

@@ -41,7 +41,7 @@ async def test_a_good_answer_to_sync_group_renews_the_session_from_its_request_o
 
     monkeypatch.setattr(fences, "monotonic", lambda: now)
     monkeypatch.setattr(GroupCoordinator, "_send_req", send)
-    made.it._client.send, made.fence.hear = send, told.append  # type: ignore[method-assign]
+    made.it._client.send, made.fence.note_renewal = send, told.append  # type: ignore[method-assign]
     assert await made.it._send_req(request_of(kind)) is answer
     assert told == heard
 

@@ -1427,10 +1427,10 @@ async def test_restored_partitions_of_a_table_with_a_callback_are_held(made: Any
     made.actives.begin_callbacks(set())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert made.actives._called_back() == {E1, E2}
+    assert made.actives._with_running_callbacks() == {E1, E2}
     may_end.set()
     await made.actives.callbacks.over()
-    assert made.actives._called_back() == set()
+    assert made.actives._with_running_callbacks() == set()
 
 
 async def test_sources_are_sought_through_the_broker_s_silence(

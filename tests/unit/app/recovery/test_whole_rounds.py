@@ -66,6 +66,6 @@ async def test_only_sources_flow_again_and_only_restored_changelogs_hold_their_s
     assert made.acts == [("seek", {source}), ("resume", {source})]
     made.actives.complete = {A, B}
     made.tables._changelogs[C.topic] = table = made.tables._changelogs[A.topic]
-    assert made.actives._called_back() == set()
+    assert made.actives._with_running_callbacks() == set()
     made.actives.callbacks._running = {table: None}
-    assert made.actives._called_back() == {A, B}
+    assert made.actives._with_running_callbacks() == {A, B}

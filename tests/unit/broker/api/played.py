@@ -254,7 +254,7 @@ def played(story: Story) -> str:
     effects: list[str] = []
     numbers, sessions = itertools.count(1), itertools.count(1)
 
-    async def turn(throttle: Throttle, size: int = 0) -> None:
+    async def checkpoint(throttle: Throttle, size: int = 0) -> None:
         effects.append(f"turn {size}" if size else "turn")
 
     async def give_way(throttle: Throttle) -> None:
@@ -275,7 +275,7 @@ def played(story: Story) -> str:
             hall.node.close()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Throttle, "turn", turn)
+        patched.setattr(Throttle, "checkpoint", checkpoint)
         patched.setattr(Throttle, "give_way", give_way)
         patched.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers)))
         patched.setattr(random, "randrange", lambda low, high: 1_000 * low + next(sessions))

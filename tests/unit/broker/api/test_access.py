@@ -55,7 +55,7 @@ class Asked:
             version=version,
             may=lambda operation, kind, name: (operation, kind, name) in rights,
             node=SimpleNamespace(authorizer=object(), catalogue=topics, crunch=self._crunch),
-            throttle=SimpleNamespace(turn=self._turn),
+            throttle=SimpleNamespace(checkpoint=self._turn),
         )
         self.api = SimpleNamespace(key=key, handle=self._handle)
 

@@ -47,10 +47,10 @@ def values(part: Any) -> bytes:
 def off_memory(hall: Hall, partition: int) -> None:
     """Make reads of the partition need the disk."""
     store, log = hall.node.store, hall.node.catalogue.partition("t", partition)
-    peek = store.peek
+    cached = store.cached
     assert log is not None
     place = log.place
-    store.peek = lambda keys: None if place in keys[0] else peek(keys)  # type: ignore[method-assign]
+    store.cached = lambda keys: None if place in keys[0] else cached(keys)  # type: ignore[method-assign]
 
 
 def test_the_first_batch_comes_whole_though_the_partition_before_it_has_none() -> None:

@@ -162,7 +162,7 @@ def test_a_topic_that_is_deleted_during_a_commit_keeps_none_of_its_offsets(
                 await hall.node.drop_offsets("t")
                 hall.node.catalogue.create("t", 3, {})
 
-        monkeypatch.setattr(Throttle, "turn", turned)
+        monkeypatch.setattr(Throttle, "checkpoint", turned)
         assert await committed(hall, *map(place, range(3))) == [0, 0, 0]
         return list(hall.node.groups.books.offsets("g").entries)
 
@@ -178,7 +178,7 @@ def between_slices(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> 
         if next(turns) == 4:
             act()
 
-    monkeypatch.setattr(Throttle, "turn", turned)
+    monkeypatch.setattr(Throttle, "checkpoint", turned)
 
 
 def test_the_rest_of_a_commit_whose_group_is_deleted_belongs_to_a_new_group(
@@ -396,7 +396,7 @@ def test_all_offsets_are_listed_while_the_group_commits_a_further_one(
         async def turned(throttle: Throttle, size: int = 0) -> None:
             books.commit("g", {("t", 2): Committed(7)})
 
-        monkeypatch.setattr(Throttle, "turn", turned)
+        monkeypatch.setattr(Throttle, "checkpoint", turned)
         answer = await ask(hall, FETCH, 7, group_id="g", topics=None, require_stable=False)
         found = [part.partition_index for topic in answer.topics for part in topic.partitions]
         return int(answer.error_code), found

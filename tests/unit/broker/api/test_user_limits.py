@@ -90,7 +90,7 @@ async def test_transactions_are_listed_by_their_duration(
     ]
     node = SimpleNamespace(transactions=transactions, clock=lambda: 1_000)
     call = SimpleNamespace(
-        node=node, may=lambda *_: True, throttle=SimpleNamespace(turn=turn), version=2
+        node=node, may=lambda *_: True, throttle=SimpleNamespace(checkpoint=turn), version=2
     )
     request = SimpleNamespace(
         state_filters=("Ongoing", "Odd"), producer_id_filters=(), duration_filter=longer_than_ms

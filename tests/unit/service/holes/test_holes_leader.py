@@ -224,8 +224,8 @@ class _ByEvents(Rebalancer):
 
     heard_of: frozenset[TopicPartition] = frozenset()
 
-    def heard(self, changes: Sequence[Change]) -> None:
-        super().heard(changes)
+    def on_changes(self, changes: Sequence[Change]) -> None:
+        super().on_changes(changes)
         self.heard_of |= {change.name for change in changes if change.kind == "handoffs"}
 
     async def lead(self, term: Leadership) -> None:
@@ -293,7 +293,7 @@ def test_6_a_step_of_the_wall_clock_changes_no_age_of_a_handoff(ahead_s: float) 
                 told.extend(ages_s["Warming"])
 
         leader = Rebalancer(mirror, SETTINGS, clock, Told())
-        mirror.listeners.append(leader.heard)
+        mirror.listeners.append(leader.on_changes)
         await mirror.load()
         await leader._decide()
         await asyncio.sleep(10.0)
