@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from faust_assigner.broker import answering, throttle
@@ -18,7 +19,7 @@ from faust_assigner.broker.api import CLOSE, NO_RESPONSE, Api
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.frames import FrameBuffer, WrongSize
 from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
-from faust_assigner.broker.peer import Peer, peer_of
+from faust_assigner.broker.peer import Peer, certified, peer_of
 from faust_assigner.broker.request_walk import LongRequest, MalformedFrame, NullArray
 from faust_assigner.broker.scheduler import lane_of
 from faust_assigner.broker.security.gate import FRAME_BYTES, LOG_IN_TIMEOUT_S, SASL_AUTHENTICATE
@@ -56,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._undecoded = 0  # bytes of a long request that waits for its turn
         self._in_lane = False
         self._has_ended = False
+        self._is_shaking_hands = False
         self._previous: answering.RepeatedRequest | None = None
 
     # -- callbacks of asyncio --------------------------------------------------------------------
@@ -67,8 +69,29 @@ class Connection(asyncio.Protocol):
         if not self._server.admit(self):
             self.close("connections_refused", "too many connections")
 
+    async def secure(
+        self, shake_hands: Callable[[asyncio.Transport], Awaitable[asyncio.Transport | None]]
+    ) -> None:
+        """Serve the peer after its TLS handshake; the connection counts from before it."""
+        if self._transport is None or self.is_closing:
+            return
+        self._is_shaking_hands = True
+        try:
+            secured = await shake_hands(self._transport)
+        except OSError:
+            secured = None
+        if secured is None or secured.is_closing():
+            self.connection_lost(None)
+            return
+        self._transport = secured
+        self.peer.certified = certified(secured)
+        self._is_shaking_hands = False
+        self._queue_or_pause()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the peer and cancel its pending answer, after its first step (see ``throttle.start``)."""
+        if self._is_shaking_hands and not self.is_closing:
+            self.close("handshakes_failed", "it did not complete the TLS handshake")
         self.is_closing = True
         self._transport = None
         self._count_unsent()
@@ -110,7 +133,7 @@ class Connection(asyncio.Protocol):
 
     def _queue_or_pause(self) -> None:
         """Queue the connection if a frame is complete; pause reading while too many bytes wait."""
-        if self.is_closing or self._transport is None:
+        if self.is_closing or self._transport is None or self._is_shaking_hands:
             return
         is_busy = self._pending is not None or self.stalled_since is not None
         if not (is_busy or self._in_lane) and self._has_frame():

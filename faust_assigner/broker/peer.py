@@ -50,7 +50,6 @@ def peer_of(transport: asyncio.BaseTransport, listener: Listener, node: Node) ->
     """Return the client at the other end of a new connection of a listener."""
     remote, local = (transport.get_extra_info(name) for name in ("peername", "sockname"))
     address = str(remote[0]) if remote else "unknown"
-    name = distinguished_name(transport.get_extra_info("peercert"))
     gate = None
     if listener.has_sasl:
         offered = mechanisms(node.settings, listener)
@@ -59,6 +58,12 @@ def peer_of(transport: asyncio.BaseTransport, listener: Listener, node: Node) ->
         listener.protocol,
         address,
         str(local[0]) if local else node.host,
-        ANONYMOUS if name is None else f"User:{name}",
+        certified(transport),
         gate,
     )
+
+
+def certified(transport: asyncio.BaseTransport) -> str:
+    """Return the principal in the client's TLS certificate; ANONYMOUS without one."""
+    name = distinguished_name(transport.get_extra_info("peercert"))
+    return ANONYMOUS if name is None else f"User:{name}"

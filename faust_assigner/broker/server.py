@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from faust_assigner.broker import throttle
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.frames import HeldBytes
 from faust_assigner.broker.limits import DISCONNECT_UNSENT_BYTES, FRAME_TIMEOUT_S
@@ -37,6 +39,36 @@ def warn_if_open(listener: Listener, addresses: Iterable[str], settings: Setting
     is_checked = listener.has_sasl or needs_certificate or bool(settings.authorizer_class_name)
     if not is_checked and not set(WILDCARDS).isdisjoint(addresses):
         logger.warning(EVERYBODY, listener)
+
+
+class TlsDoor(asyncio.Protocol):
+    """A new connection of a TLS listener up to its handshake."""
+
+    def __init__(self, connection: Connection, context: ssl.SSLContext) -> None:
+        self._connection, self._context = connection, context
+        self._handshake: object = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection, then start the handshake."""
+        self._connection.connection_made(transport)
+        if not self._connection.is_closing:
+            # At once: bytes that arrive before the handshake begins would be lost.
+            self._handshake = throttle.start(self._connection.secure(self._shake_hands))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection that ended before its handshake began."""
+        self._connection.connection_lost(exc)
+
+    async def _shake_hands(self, transport: asyncio.Transport) -> asyncio.Transport | None:
+        """Return the transport; None, or OSError, if the peer ends the handshake."""
+        return await asyncio.get_running_loop().start_tls(
+            transport,
+            self._connection,
+            self._context,
+            server_side=True,
+            ssl_handshake_timeout=LOG_IN_TIMEOUT_S,
+            ssl_shutdown_timeout=STOP_GRACE_S,
+        )
 
 
 class BrokerServer:
@@ -73,20 +105,10 @@ class BrokerServer:
         return self.node.port
 
     async def _listen(self, wanted: Listener) -> None:
-        tls: dict[str, Any] = {}
         if wanted.has_tls:
             self._certificates = self._certificates or Certificates(self.node.settings)
-            tls = {
-                "ssl": self._certificates.context,
-                "ssl_handshake_timeout": LOG_IN_TIMEOUT_S,
-                "ssl_shutdown_timeout": STOP_GRACE_S,
-            }
         opened = await asyncio.get_running_loop().create_server(
-            lambda: self.connection_type(self, wanted),
-            wanted.host,
-            wanted.port,
-            backlog=1024,
-            **tls,
+            lambda: self._accept(wanted), wanted.host, wanted.port, backlog=1024
         )
         self._listening.append(opened)
         taken = replace(wanted, port=int(opened.sockets[0].getsockname()[1]))
@@ -94,6 +116,12 @@ class BrokerServer:
         self.node.listen_on(taken.host, taken.port, taken.protocol)
         addresses = [one.getsockname()[0] for one in opened.sockets]
         warn_if_open(taken, addresses, self.node.settings)
+
+    def _accept(self, listener: Listener) -> asyncio.Protocol:
+        connection = self.connection_type(self, listener)
+        if listener.has_tls and self._certificates is not None:
+            return TlsDoor(connection, self._certificates.context)
+        return connection
 
     def _stop_listening(self) -> None:
         for opened in self._listening:
@@ -157,8 +185,10 @@ class BrokerServer:
 
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection from all counts."""
+        if connection not in self._connections:
+            return  # after a failed handshake
         self._held.hold(connection, 0)
-        self._connections.discard(connection)
+        self._connections.remove(connection)
         self._per_address[connection.peer.address] -= 1
         if not self._per_address[connection.peer.address]:
             del self._per_address[connection.peer.address]

@@ -12,24 +12,28 @@ import pytest
 
 from faust_assigner.broker import housekeeping, serve
 from faust_assigner.broker import server as server_module
+from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.request_walk import MalformedFrame, Walk, _length_prefixed_rule
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
-from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
+from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer, TlsDoor
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import HandlerQueue
 from faust_assigner.errors import ConfigError
+from tests.support.hall import Wire
 
+HOSTS = [("h1", 1), ("h2", 0), ("h3", 3)]
 LISTENERS = "SSL://h1:1,PLAINTEXT://h2:0,SASL_SSL://h3:3"
 
 
 async def test_all_listeners_share_their_certificates_and_the_first_one_is_the_brokers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each listener has its actual port; a listener without TLS gets no context."""
+    """Each listener has its actual port; a connection without TLS shakes no hands."""
     opened: list[Any] = []
     made: list[Any] = []
+    factories: list[Any] = []
 
     def certificates(settings: Settings) -> Any:
         made.append(SimpleNamespace(context=object()))
@@ -37,6 +41,7 @@ async def test_all_listeners_share_their_certificates_and_the_first_one_is_the_b
 
     async def create_server(factory: Any, host: str, port: int, **more: Any) -> Any:
         opened.append((host, port, more))
+        factories.append(factory)
         taken = 5_000 + len(opened)
         socket = SimpleNamespace(getsockname=lambda: (host, taken))
         return SimpleNamespace(sockets=[socket], close=lambda: opened.append("close"))
@@ -48,16 +53,22 @@ async def test_all_listeners_share_their_certificates_and_the_first_one_is_the_b
     server = BrokerServer(node)
     assert await server.start("unused", 9) == 5_001
     (certified,) = made
+    assert opened == [(host, port, {"backlog": 1024}) for host, port in HOSTS]
+    assert [type(factory()) for factory in factories] == [TlsDoor, Connection, TlsDoor]
+    hands: list[Any] = []
+
+    async def start_tls(*given: Any, **more: Any) -> None:
+        hands.append((given, more))
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "start_tls", start_tls)
+    door, wire = factories[0](), Wire("a", [])
+    door.connection_made(wire)
     tls = {
-        "ssl": certified.context,
+        "server_side": True,
         "ssl_handshake_timeout": LOG_IN_TIMEOUT_S,
         "ssl_shutdown_timeout": STOP_GRACE_S,
     }
-    assert opened == [
-        ("h1", 1, {"backlog": 1024, **tls}),
-        ("h2", 0, {"backlog": 1024}),
-        ("h3", 3, {"backlog": 1024, **tls}),
-    ]
+    assert hands == [((wire, door._connection, certified.context), tls)]
     assert list(map(str, server.listeners)) == [
         "SSL://h1:5001",
         "PLAINTEXT://h2:5002",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from faust_assigner.broker import server as server_module
+from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.tls import Certificates
+from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
 from faust_assigner.errors import ConfigError
 from tests.support.certificates import Authority, Pair
@@ -191,3 +195,30 @@ def test_no_session_is_resumed_where_clients_may_show_a_certificate(
     context = files.open(ssl_client_auth=choice, ssl_truststore_location=store).context
     assert context.num_tickets == tickets
     assert bool(context.options & ssl.OP_NO_TICKET) is not bool(tickets)
+
+
+async def test_a_connection_counts_before_its_handshake(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-open handshakes fill the limit of an address; each is counted when its time is over."""
+    monkeypatch.setattr(server_module, "LOG_IN_TIMEOUT_S", 0.1)
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.location": str(files.path),
+        "max.connections.per.ip": 2,
+    }
+    server = BrokerServer(Node(Settings.parse(settings)))
+    port = await server.start()
+    mute = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+    assert await mute[2][0].read() == b"", "it is refused at once"
+    assert server.node.counters["connections_refused"] == 1
+    assert [await reader.read() for reader, _ in mute[:2]] == [b"", b""]
+    assert server.node.counters["handshakes_failed"] == 2
+    assert server.connections == 0
+    client = ssl.create_default_context(cafile=str(files.authority.ca))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
+    writer.write(b"\0\0\0\x0b\0\x12\0\0\0\0\0\x07\0\x01a")  # ApiVersions
+    assert (await reader.readexactly(8))[4:] == b"\0\0\0\x07"
+    for _, each in (*mute, (reader, writer)):
+        each.close()
+    await server.stop()
