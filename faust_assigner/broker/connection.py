@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
         except LongRequest:
-            self._undecoded = len(frame)  # counted as held bytes until ``_stop_waiting``
+            self._undecoded = len(frame)  # bytes held until ``_stop_waiting``
             long = answering.answer_long(node, peer, api, header, frame, self._stop_waiting)
             self._wait(self._loop.create_task(long), header)
         except NullArray as error:

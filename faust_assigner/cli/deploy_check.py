@@ -184,7 +184,7 @@ async def _with_recoveries(known: Known, looks: Looks, evidence: Evidence) -> Kn
 async def _until_safe(
     where: Where, question: Question, budget: Budget, known: Known, wait_s: float, every_s: float
 ) -> Report:
-    """Repeat the check until it is safe or ``wait_s`` is over; return the last result."""
+    """Repeat the check until the verdict is ``safe`` or ``wait_s`` is over; return the last report."""
     from faust_assigner.status.collect import Looks
 
     end = time.monotonic() + wait_s

@@ -53,8 +53,9 @@ from faust_assigner.cli.spark import print_report, run_job
     default="50%",
     show_default=True,
     metavar="P%",
-    help="The highest allowed share of weight that lies on other partitions than in the published "
-    "version. Above it the command publishes nothing and ends with exit code 3.",
+    help="The largest allowed change since the published version: the share of the weight that has "
+    "moved to other partitions. After a larger change the command publishes nothing and ends "
+    "with exit code 3.",
 )
 @click.option(
     "--shadow",

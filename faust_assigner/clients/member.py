@@ -257,7 +257,7 @@ class GroupMember:
         except asyncio.CancelledError:
             if is_cancelled():
                 raise  # this member stops
-            raise RuntimeError("the app's own code cancelled a callback of its work") from None
+            raise RuntimeError("the app's own code cancelled its callback") from None
         finally:
             beats.cancel()
             await asyncio.wait([beats])

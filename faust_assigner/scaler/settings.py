@@ -63,10 +63,12 @@ class Settings:
         "the number of workers whose loss the group must withstand without falling behind",
     )
     grow_at: float = declared(
-        _PARTS, 0.9, "the part of the workers' rate above which the size grows"
+        _PARTS, 0.9, "the size grows if the load exceeds this part of the workers' total rate"
     )
     shrink_at: float = declared(
-        _PARTS, 0.7, "the part of the smaller size's rate below which the size shrinks"
+        _PARTS,
+        0.7,
+        "the size shrinks if the load is below this part of the smaller size's total rate",
     )
     up_s: float = declared(_SECONDS, 30.0, "the duration of a load before the size grows")
     down_s: float = declared(_SECONDS, 900.0, "the duration of a load before the size shrinks")

@@ -1,7 +1,7 @@
 """The base of a group's epochs in the store: it rises, so that epochs never fall.
 
-An epoch is the base plus a revision of the store. A store that was replaced, or restored from a snapshot, has
-lower revisions; then the base is raised.
+An epoch is the sum of this base and a revision of the store. A store that was replaced, or restored from a
+snapshot, has lower revisions; then the base is raised.
 """
 
 from __future__ import annotations

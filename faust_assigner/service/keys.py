@@ -70,7 +70,7 @@ def escape(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one group."""
+    """The keys of one group in the store (etcd or memory)."""
 
     prefix: str
 

@@ -140,7 +140,7 @@ class ChangelogGuard:
     ) -> object:
         """Replace the producer's ``send_soon``, with which tables send their changes.
 
-        Raises ProducerSendError for a change by a record that was given up.
+        Raises ProducerSendError if the record that makes the change belongs to a revoked partition.
         """
         if self._is_changelog(change.message.channel.get_topic_name()):
             self._refuse_given_up()

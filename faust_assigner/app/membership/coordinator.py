@@ -197,7 +197,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         change_assignment(own, tps, member.subscription, member.fetcher)
         member.assignor.on_assignment(assignment)
         if member.assignor.leaves:
-            # The other members request the second round. That round waits until this member has left.
+            # The other members request the second round, which waits until this member has left.
             member.listener.note_hand_over(not any(member.assignor.assigned_actives()))
             return
         roles = member.assignor.assigned_actives() - withheld, member.assignor.assigned_standbys()

@@ -74,7 +74,7 @@ class Ready(web.View):  # type: ignore[misc]
 @blueprint.route("/status", name="status")
 class Status(web.View):  # type: ignore[misc]
     """---
-    description: What this worker owns, copies and waits for; its settings. For ``faust-assigner status``.
+    description: The partitions that this worker owns, copies and awaits. For ``faust-assigner status``.
     produces:
     - application/json
     """

@@ -54,7 +54,7 @@ class RepairedConsumer(Consumer):
     fetch_rounds = 0
     #: Source partition -> the offset of its first record since it was assigned.
     first_read: dict[TP, int]
-    #: Whether answers of the group renew the fence; False for a consumer without a group.
+    #: Whether each answer of the group renews the heartbeat fence; False for a consumer without a group.
     _is_watched = False
     #: The fetcher; None until the client has started.
     fetcher: FairFetcher | None = None

@@ -76,8 +76,9 @@ class HeldRecords:
         processed at every moment, and no commit could begin. A record for which the commit waits passes:
         several agents may read its topic, and one agent may not have processed the record yet.
 
-        ``queued`` returns the records that the same stream reads next. If a commit waits for one of them,
-        this record passes, too: the commits would otherwise wait for this stream, and the stream for them.
+        ``queued`` returns the records that the same stream reads next. If a commit waits for a queued
+        record, this record passes, too. Otherwise the commit would wait for the stream, and the stream
+        for the commit.
         """
         message = event.message
         transactional_id = self._id_of(message.tp)

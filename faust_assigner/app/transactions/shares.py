@@ -36,7 +36,7 @@ class Share:
             self.begin()
 
     def begin(self) -> None:
-        """Let the sends of this share go to the producer."""
+        """Allow the producer to send the records of this share."""
         if not self.begun.done():
             self.begun.set_result(None)
 

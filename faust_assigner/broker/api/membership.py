@@ -37,7 +37,7 @@ NO_TOKEN: Final = -1  # a group answers heartbeats at once, so it needs no token
 
 
 async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]) -> Any:
-    """Send an event to a group; return its reply, after a wait if the group parks the request."""
+    """Apply an event to a group; return the group's reply, after a wait if the group parks the request."""
     replies: list[fx.Reply] = []
     waiting: list[asyncio.Future[fx.Reply]] = []
 

@@ -61,7 +61,7 @@ FENCED_SINCE: Final[Mapping[int, int]] = {
 
 
 def _ask(call: Call, api_key: int, transactional_id: str, event: Event) -> ErrorCode:
-    """Send an event to a transactional id; return an error code that the client's version knows."""
+    """Apply an event to a transactional id's state; return an error code that the client's version knows."""
     if not limits.is_group_id(transactional_id):
         return ErrorCode.invalid_request
     code = call.node.transactions.ask(transactional_id, event)

@@ -101,7 +101,7 @@ class PendingOffsets:
             self._groups.pop(group_id, None)
 
     def keys(self, group_id: str, which: Which = every) -> list[bytes]:
-        """Return the keys in the store of the pending offsets for which ``which`` is true."""
+        """Select pending offsets with ``which``; return their keys in the store."""
         return [
             group_store.pending_key(group_id, producer_id, *key)
             for producer_id, waiting in self._groups.get(group_id, {}).items()
@@ -109,7 +109,7 @@ class PendingOffsets:
         ]
 
     def drop(self, group_id: str, which: Which = every) -> None:
-        """Forget the pending offsets for which ``which`` is true."""
+        """Forget the pending offsets that ``which`` selects."""
         for producer_id, waiting in list(self._groups.get(group_id, {}).items()):
             for key in list(filter(which, waiting)):
                 del waiting[key]

@@ -122,7 +122,7 @@ class GroupService:
         answer: Answer,
         creator: GroupCreator | None = None,
     ) -> None:
-        """Send a request to a group; ``answer`` is called at once, or when a parked request ends.
+        """Apply a request to a group; ``answer`` is called at once, or when a parked request ends.
 
         ``creator`` is the peer that may create the group with this request; its groups are counted.
         """

@@ -248,7 +248,7 @@ class Pass:
 def _empty_batch_outcome(
     base: int, data: bytes, batch: Batch, entry: Entry, *, stays: bool
 ) -> Outcome:
-    """Return the outcome of a batch that loses all records; with ``stays``, its header remains."""
+    """Return the outcome of a batch that loses all records. If ``stays``, the batch's header remains."""
     if not stays:
         return Outcome(base, None, entry, entry, is_removed=True)
     if not batch.count:

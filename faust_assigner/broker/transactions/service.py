@@ -76,7 +76,7 @@ class TransactionService:
         return self._known.get(transactional_id)
 
     def ask(self, transactional_id: str, event: Event) -> Code:
-        """Send an event to a transactional id, store the changes, and return the error code.
+        """Apply an event to the state of a transactional id, store the change, and return the error code.
 
         COORDINATOR_NOT_AVAILABLE: the write failed or there are too many ids. The state is unchanged, and
         the client may retry.

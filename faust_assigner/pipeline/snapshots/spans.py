@@ -45,7 +45,8 @@ class Span:
     start: int
     end: int
     base: Manifest | None = None
-    #: The first offset of the changelog in this run. A base that was read from a lower offset is refused.
+    #: The changelog's first offset in this run. A base that starts at a lower offset is refused: it has
+    #: rows that retention has removed.
     log_start: int = 0
 
 

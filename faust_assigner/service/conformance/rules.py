@@ -165,7 +165,7 @@ async def stops_when_its_time_is_over(stage: Stage) -> None:
 async def wakes_without_harm(stage: Stage) -> None:
     """A process that was stopped for longer than its registration lives does no work afterwards.
 
-    One write that the client began before the stop is allowed: a sink refuses it by its epoch.
+    One late write is allowed, if the client began it before the stop: the sink refuses it by its epoch.
     """
     async with stage.begun((0, 5)):
         await stage.subject.freeze(stage.part.lives_s + QUIET_S)

@@ -36,16 +36,15 @@ methods of Faust, mode and aiokafka:
 - {replaced} methods that our code replaces in some cases, or does the work of in a cooperative
   rebalance. They have {duties} duties.
 - {calling} methods that our code overrides and that always call the original.
-- {put} attributes of Faust's, mode's or aiokafka's objects that our code sets to a function or an object
-  of ours.
+- {put} attributes of Faust's, mode's or aiokafka's objects that our code sets to its own function or object.
 
 `tests/unit/app/host/test_duties.py` finds our methods in the classes of an app, and reads the duties
 from the source of the originals. The test fails in four cases: a method has no row, a duty has neither a
 place nor a reason, a place does not exist, or an original gains or loses a duty.
 
 Names of our code are relative to `faust_assigner.app`. The column *where* shows the function that
-fulfils the duty: *here* is our method of the same row; *original* is the original method, which ours
-calls; *nowhere* means that no function fulfils the duty, for the reason in the last column.
+fulfils the duty: *here* is our method of the same row; *original* is the original method, which our
+method calls; *nowhere* means that no function fulfils the duty, for the reason in the last column.
 """
 
 
