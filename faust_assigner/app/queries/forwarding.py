@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+from aiohttp.web import RequestPayloadError
 from faust.exceptions import SameNode
-from faust.web.exceptions import ServiceUnavailable
+from faust.web.exceptions import ParseError, ServiceUnavailable
 from mode import get_logger
 from yarl import URL
 
@@ -52,6 +54,8 @@ KEPT_BACK = frozenset(
 #: The header that marks a forwarded request. During a rebalance two workers may take each other for the
 #: owner of a key, and would send the request to each other until no connection is left.
 HOP = "X-Faust-Assigner-Hop"
+#: The largest answer that is passed back. The worker at a URL may be any server.
+MOST_ANSWER_BYTES = 64 * 1024 * 1024
 PASSED_BACK = (
     "Content-Type",
     "Location",
@@ -77,7 +81,7 @@ class Forwarding:
 
         ``options`` are passed to aiohttp's client. Raises SameNode if the URL is this worker's own,
         ServiceUnavailable if the URL is not allowed or if a different worker has forwarded the
-        request, and aiohttp's errors.
+        request, ParseError if the request cannot be read, and aiohttp's errors.
         """
         own = URL(str(self._app.conf.canonical_url))
         host, port = _host_and_port(dest_url)
@@ -93,16 +97,21 @@ class Forwarding:
             for name, value in request.headers.items()
             if name.lower() not in kept_back
         ]
+        try:
+            url = request.url.with_host(host).with_port(port)
+            body = await request.read()
+        except (ValueError, RequestPayloadError) as error:
+            raise ParseError(f"The Host header or the body cannot be read: {error}") from None
         async with self._app.http_client.request(
             method=request.method,
-            url=request.url.with_host(host).with_port(port),
+            url=url,
             headers=[*headers, (HOP, "1")],
-            data=await request.read(),
+            data=body,
             allow_redirects=False,
             **options,
         ) as answer:
             return web.bytes(
-                await answer.read(),
+                await _read_bounded(answer.content),
                 status=answer.status,
                 headers={
                     name: answer.headers[name] for name in PASSED_BACK if name in answer.headers
@@ -118,6 +127,16 @@ class Forwarding:
                 url,
             )
         raise ServiceUnavailable()
+
+
+async def _read_bounded(content: aiohttp.StreamReader) -> bytes:
+    """Return an answer's body. Raises aiohttp's error for a larger body than ``MOST_ANSWER_BYTES``."""
+    body = bytearray()
+    async for chunk in content.iter_any():
+        body += chunk
+        if len(body) > MOST_ANSWER_BYTES:
+            raise aiohttp.ClientPayloadError(f"an answer has more than {MOST_ANSWER_BYTES} bytes")
+    return bytes(body)
 
 
 def _host_and_port(url: URL) -> tuple[str, int]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp.web import RequestPayloadError
 from faust.app.router import Router
 from faust.app.router import Router as FaustRouter
 from faust.exceptions import SameNode
-from faust.web.exceptions import ServiceUnavailable
+from faust.web.exceptions import ParseError, ServiceUnavailable
 from yarl import URL
 
 from faust_assigner.app.compose import forward_requests
@@ -51,6 +53,7 @@ class Http:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.headers = {"Content-Type": "application/json"}
+        self.chunks = [b"ans", b"wer"]
 
     def request(self, **asked: Any) -> Any:
         """Note the request."""
@@ -58,13 +61,23 @@ class Http:
         return self
 
     async def __aenter__(self) -> Any:
-        async def read() -> bytes:
-            return b"answer"
-
-        return SimpleNamespace(read=read, status=201, headers=self.headers)
+        self._rest = iter(self.chunks)
+        return SimpleNamespace(content=self, status=201, headers=self.headers)
 
     async def __aexit__(self, *_: object) -> None:
         pass
+
+    def iter_any(self) -> Any:
+        """The answer's body."""
+        return self
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for chunk in self._rest:
+            return chunk
+        raise StopAsyncIteration
 
 
 class Made:
@@ -217,3 +230,29 @@ def test_a_router_is_made_careful_once() -> None:
     assert chosen.__mro__.index(AllowlistRouter) < chosen.__mro__.index(Own)
     forward_requests(app)
     assert app.conf.Router is chosen
+
+
+@pytest.mark.parametrize("url", ["/counts/a", "http://w0:6066/counts/a"])
+async def test_a_request_that_cannot_be_read_is_a_mistake_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    """aiohttp has no host for an empty Host header; a body may not be of its Content-Encoding."""
+    it = Made(monkeypatch)
+
+    async def read() -> bytes:
+        raise RequestPayloadError("no gzip")
+
+    request = SimpleNamespace(method="POST", url=URL(url), headers={}, read=read)
+    with pytest.raises(ParseError):
+        await it.router.forwarding.forward(OTHER, None, request)
+    assert not it.http.asked
+
+
+async def test_an_endless_answer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The router then takes the worker for one that does not answer."""
+    it = Made(monkeypatch)
+    monkeypatch.setattr(module, "MOST_ANSWER_BYTES", 6)
+    assert (await it.forward())[0] == b"answer"
+    it.http.chunks.append(b"s")
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await it.forward()
