@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
@@ -16,18 +15,13 @@ from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import VERSION
 
-if TYPE_CHECKING:
-    from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
-
 #: Faust's protocol version; an answer carries the lowest version among the members.
 PROTOCOL_VERSION = 4
 
 Answers = dict[str, ConsumerProtocolMemberAssignment]
 
 
-def encode_answers(
-    view: LeaderView, found: Round, metadata: Mapping[str, ConsumerProtocolMemberMetadata]
-) -> tuple[Answers, int]:
+def encode_answers(view: LeaderView, found: Round) -> tuple[Answers, int]:
     """Return each member's assignment, and the size of a group record that is too large (else 0).
 
     Each answer contains a directory of the owners of all partitions, with the holders of copies if
@@ -42,14 +36,11 @@ def encode_answers(
     size = sum(writer.shared_bytes for _ in ours)
     if size <= view.record_bytes:
         answers = _encode_each(view, found, writer, with_directory=True)
-        size = sum(
-            record_bytes(one, metadata[one.member_id], answers[one.member_id])
-            for one in found.member_claims
-        )
+        size = sum(record_bytes(one, answers[one.member_id]) for one in found.member_claims)
         if size <= view.record_bytes:
             return answers, 0
     if view.names_standbys:
-        return encode_answers(replace(view, names_standbys=False), found, metadata)
+        return encode_answers(replace(view, names_standbys=False), found)
     return _encode_each(view, found, writer, with_directory=False), size
 
 
@@ -112,13 +103,9 @@ def _owner_directory(view: LeaderView, found: Round) -> Directory:
     )
 
 
-def record_bytes(
-    one: MemberClaims,
-    said: ConsumerProtocolMemberMetadata,
-    answer: ConsumerProtocolMemberAssignment,
-) -> int:
+def record_bytes(one: MemberClaims, answer: ConsumerProtocolMemberAssignment) -> int:
     """Return the bytes that Kafka stores per member: metadata, assignment and about 150 more."""
-    size = 150 + 2 * len(one.member_id) + len(said.user_data or b"") + len(answer.user_data)
+    size = 150 + 2 * len(one.member_id) + one.size + len(answer.user_data)
     size += sum(2 + len(topic) for topic in one.topics)
     return size + sum(10 + len(topic) + 4 * len(numbers) for topic, numbers in answer.assignment)
 

@@ -83,7 +83,7 @@ def decide(
         held_up=held_up(view.held_up, now.held_up_by),
         outcome=outcome,
     )
-    answers, oversize = encode_answers(view, decided, metadata)
+    answers, oversize = encode_answers(view, decided)
     return replace(decided, answers=answers, oversize=oversize)
 
 

@@ -33,7 +33,8 @@ STATELESS = "; it counts as stateless"
 class MemberClaims:
     """One member's metadata; ``topics`` is sorted and unique.
 
-    ``refused`` is the reason if the leader refused the metadata, else None.
+    ``refused`` is the reason if the leader refused the metadata, else None. ``size`` is the number of
+    bytes in which the member sent ``data``.
     """
 
     member_id: str
@@ -41,6 +42,7 @@ class MemberClaims:
     data: JoinData
     protocol_version: int
     refused: str | None = None
+    size: int = 0
 
 
 def read_members(metadata: Mapping[str, object]) -> tuple[MemberClaims, ...]:
@@ -63,10 +65,11 @@ def _read_member(member_id: str, said: ConsumerProtocolMemberMetadata, memo: Mem
     if len(topics) > TOPICS:
         refused, topics = f"{len(topics)} topics, the limit is {TOPICS}", topics[:TOPICS]
     version = said.version if type(said.version) is int else 0
+    size = len(said.user_data or b"")
     if not refused:
-        return MemberClaims(member_id, topics, data, version)
+        return MemberClaims(member_id, topics, data, version, size=size)
     data = JoinData(data.url, version=STOCK)
-    return MemberClaims(member_id, topics, data, version, refused + STATELESS)
+    return MemberClaims(member_id, topics, data, version, refused + STATELESS, size)
 
 
 def _topics(subscription: Iterable[object]) -> tuple[str, ...]:

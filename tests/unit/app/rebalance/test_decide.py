@@ -323,8 +323,7 @@ def test_a_record_of_exactly_the_limit_keeps_the_directory() -> None:
 
     def size_of(found: Round) -> int:
         return sum(
-            answering.record_bytes(one, GROUP[one.member_id], found.answers[one.member_id])
-            for one in found.member_claims
+            answering.record_bytes(one, found.answers[one.member_id]) for one in found.member_claims
         )
 
     full = size_of(decided(names_standbys=True))

@@ -339,3 +339,14 @@ def test_a_protocol_version_is_a_number_or_the_first(version: Any, read: int) ->
     said = SimpleNamespace(version=version, subscription=names, user_data=b"{}")
     (found,) = read_members({"m": said})
     assert (found.protocol_version, found.topics) == (read, ("a", "b"))
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("sent", [b"{}", b"no metadata", None])
+def test_the_size_of_metadata_is_the_number_of_bytes_sent(
+    sent: bytes | None, refused: bool
+) -> None:
+    """Refused metadata takes its place in the group's record, too."""
+    topics = [f"t{number}" for number in range(MOST + 1 if refused else 1)]
+    (found,) = read_members({"m": SimpleNamespace(version=4, subscription=topics, user_data=sent)})
+    assert found.size == len(sent or b"")
