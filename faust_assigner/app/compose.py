@@ -34,6 +34,7 @@ from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger
 from faust_assigner.app.membership import leave
 from faust_assigner.app.membership.driver_assignor import IgnoresAppAssignor, warn_of_memory
+from faust_assigner.app.membership.topics import read_replies_once
 from faust_assigner.app.membership.watchdog import RepairedTables
 from faust_assigner.app.metrics import install as metrics
 from faust_assigner.app.queries.forwarding import AllowlistRouter
@@ -93,6 +94,7 @@ def repair(app: App) -> None:
     )
     app.conf.TableManager = over(RepairedTables, _setting_value(app, "TableManager"))
     leave.install(app)
+    read_replies_once(app)
     lanes.install(app, is_exact=is_exact)
     _add(app, "repairs")
 
