@@ -120,9 +120,11 @@ def tcp(inodes: set[str]) -> Iterator[tuple[Hashable, str]]:
 
 
 def tasks() -> Iterator[tuple[Hashable, str]]:
-    """The running tasks of every open loop."""
+    """The running tasks of every open loop; forget the closed loops, as every test asks again."""
     for loop in list(_loops):
-        if not loop.is_closed():
+        if loop.is_closed():
+            _loops.discard(loop)
+        else:
             for task in asyncio.all_tasks(loop):
                 yield task, f"task {task.get_name()!r}: {task.get_coro()!r}"
 

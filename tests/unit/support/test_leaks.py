@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import leaks
 
 pytestmark = pytest.mark.xdist_group("planted leaks")  # all tests here share a single pytest run
 ROOT = Path(__file__).resolve().parents[3]
@@ -152,3 +155,13 @@ def test_a_tidy_test_is_not_blamed(outcome: str, test: str) -> None:
     """Neither its module's fixtures nor leaks of earlier tests count."""
     assert re.search(rf"^PASSED .*::test_{test}$", outcome, re.M), outcome
     assert not re.search(rf"^ERROR .*::test_{test}\b", outcome, re.M), outcome
+
+
+def test_a_closed_loop_is_asked_once() -> None:
+    """The loops of thousands of tests may wait for the collector, and every test asks all loops."""
+    loop = asyncio.new_event_loop()
+    list(leaks.tasks())
+    was_watched = loop in leaks._loops
+    loop.close()
+    list(leaks.tasks())
+    assert (was_watched, loop in leaks._loops) == (True, False)
