@@ -33,7 +33,7 @@ from faust_assigner.pipeline.sinks import Folder
 MANIFEST, REPLACING = "manifest.json", "_REPLACING"
 FORMAT_VERSION = 1
 #: The version of the daily tables' content; tables of another version are recomputed from the facts.
-DERIVED = 2
+DERIVED = 3
 #: The key that replaces the day for rows whose decision is missing: their day is unknown.
 PENDING = "pending"
 TABLES: Mapping[str, tuple[Column, ...]] = {**FACTS, **{name: HISTORY[name] for name in DAILY}}

@@ -133,12 +133,16 @@ def _tasks(placed: Placed) -> Callable[[Iterable[PlacementRow]], set[tuple[int, 
     }
 
 
-def cause_of(row: PlacementRow, members: Collection[str]) -> str:
-    """Return why a placement moved: its previous owner is a member, is gone, or did not exist."""
+def cause_of(row: PlacementRow, decision: DecisionRow, members: Collection[str]) -> str:
+    """Return why a placement moved: its previous owner is a member, is gone, or did not exist.
+
+    The leader does not know the name of an owner that is gone. Only a group's first round has no owners.
+    """
     before = row["prev_member_id"]
     if before in members:
         return "balance"
-    return "owner gone" if before is not None else "no owner before"
+    is_first = before is None and decision["trigger"] == "first"
+    return "no owner before" if is_first else "owner gone"
 
 
 def tasks_by_cause(decision: DecisionRow, placed: Placed) -> dict[str, int]:
@@ -148,7 +152,7 @@ def tasks_by_cause(decision: DecisionRow, placed: Placed) -> dict[str, int]:
     rows: dict[str, list[PlacementRow]] = {"owner gone": [], "balance": [], "no owner before": []}
     for row in placed:
         if row["moved"]:
-            rows[cause_of(row, members)].append(row)
+            rows[cause_of(row, decision, members)].append(row)
     names = ("tasks_gone", "tasks_balance", "tasks_new")
     return {name: len(tasks(mine)) for name, mine in zip(names, rows.values(), strict=True)}
 
@@ -158,7 +162,7 @@ def _moves(decision: DecisionRow, placed: Placed) -> Iterator[MoveRow]:
     members = {member["member_id"] for member in decision["members"]}
     for row in placed:
         if row["moved"]:
-            yield {**row, "ts": decision["ts"], "cause": cause_of(row, members)}
+            yield {**row, "ts": decision["ts"], "cause": cause_of(row, decision, members)}
 
 
 def _owners(decision: DecisionRow, placed: Placed) -> Iterator[dict[str, object]]:

@@ -100,7 +100,7 @@ def test_a_commit_has_the_files_of_its_days_alone(tmp_path: Path) -> None:
     made = commit(store, {"2026-11-02": second, "2026-11-01": None, PENDING: None}, refused=4)
     assert made.days == {"2026-11-02": second, "2026-11-03": first["2026-11-03"]}
     assert list(made.days) == ["2026-11-02", "2026-11-03"]
-    assert (made.generation, made.refused, made.derived) == (2, 4, 2)
+    assert (made.generation, made.refused, made.derived) == (2, 4, 3)
     assert files(store, tmp_path) == {
         f"samples/dt=2026-11-02/{second.token}.parquet": 1,
         f"decisions/dt=2026-11-03/{first['2026-11-03'].token}.parquet": 1,

@@ -43,9 +43,18 @@ def test_tasks_are_those_of_all_placements_in_any_order() -> None:
 def test_a_member_without_a_name_is_a_previous_owner_too() -> None:
     """Only a missing previous owner is none."""
     row: Any = {"prev_member_id": ""}
-    assert cause_of(row, {"", "a"}) == "balance"
-    assert cause_of(row, {"a"}) == "owner gone"
-    assert cause_of({**row, "prev_member_id": None}, {"a"}) == "no owner before"
+    first: Any = {"trigger": "first"}
+    assert cause_of(row, first, {"", "a"}) == "balance"
+    assert cause_of(row, first, {"a"}) == "owner gone"
+    assert cause_of({**row, "prev_member_id": None}, first, {"a"}) == "no owner before"
+
+
+@pytest.mark.parametrize("trigger", ["leave", "join+leave", "rejoin"])
+def test_the_leader_writes_no_name_of_an_owner_that_is_gone(trigger: str) -> None:
+    """A row without a previous owner is a move after a death, except in a group's first round."""
+    row: Any = {"prev_member_id": None}
+    decided: Any = {"trigger": trigger}
+    assert cause_of(row, decided, {"a"}) == "owner gone"
 
 
 def test_the_moves_of_a_day_are_those_of_actives() -> None:

@@ -290,18 +290,27 @@ def test_a_run_during_another_run_changes_no_file(history: History) -> None:
 
 
 def test_moves_name_their_cause(history: History) -> None:
-    """The owner was gone or alive, or there was no owner."""
+    """The owner was gone or alive, or there was no owner; a ledger has no name of a dead owner."""
     members = [{"member_id": m, "capacity": 1.0, "epoch": 1} for m in ("a", "b")]
     before = {"t": "gone", "u": "b", "v": None}
+    start = {**DECISION, "members": members, "decision_id": "d0", "trigger": "first"}
+    new = {
+        **ASSIGNMENT,
+        "decision_id": "d0",
+        "topic": "s",
+        "member_id": "a",
+        "prev_member_id": None,
+    }
     placed = [
         good({**ASSIGNMENT, "topic": topic, "member_id": "a", "prev_member_id": owner})
         for topic, owner in before.items()
     ]
-    history.run(good({**DECISION, "members": members}), *placed)
+    history.run(good(start), good(new), good({**DECISION, "members": members}), *placed)
     assert [(row["topic"], row["cause"]) for row in history.daily("moves")] == [
+        ("s", "no owner before"),
         ("t", "owner gone"),
         ("u", "balance"),
-        ("v", "no owner before"),
+        ("v", "owner gone"),
     ]
 
 

@@ -58,7 +58,7 @@ A, B, N = member("a", "wa", "r1"), member("b", "wb"), member("n")
 #: Group g starts, adds a member with a warm-up, and moves two tasks; h has a decision with the same
 #: id.
 DAY = [
-    decision("d1", 0, "v1", A, member("b"), trigger="start", solve_ms=1.5),
+    decision("d1", 0, "v1", A, member("b"), trigger="first", solve_ms=1.5),
     *(put("d1", place, "a", None, "mc") for place in ("in/0", "in/1", "log/0", "log/1")),
     put("d1", "in/2", "b", "c", "m"),
     put("d1", "log/2", "b", "c", "mh"),
@@ -108,7 +108,7 @@ EXPECTED: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         "cold_moves standby_hits tasks_moved tasks_cold tasks_orphaned "
         "spread idle solve_ms longest_recovery_s",
         [
-            ("g", "d1", minute(0), "start", "p1", "v1", 2, 7, 7, 5, 1, 3, 2, 3, 3, 0, 1.5, None),
+            ("g", "d1", minute(0), "first", "p1", "v1", 2, 7, 7, 5, 1, 3, 2, 3, 3, 0, 1.5, None),
             ("h", "d1", minute(5), "leave", "p2", "v1", 1, 1, 1, 1, 0, 1, 1, 1, 0, 0, 8.0, None),
             ("g", "d2", minute(70), "join", "p1", "v1", 3, 6, 0, 0, 0, 0, 0, 0, 4, 1, 2.5, None),
             (
@@ -213,7 +213,7 @@ EXPECTED: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
                 minute(0),
                 1.0,
                 100,
-                "start",
+                "first",
                 "no owner before",
             ),
             (
@@ -227,7 +227,7 @@ EXPECTED: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
                 minute(0),
                 3.0,
                 50,
-                "start",
+                "first",
                 "no owner before",
             ),
             ("h", "d1", "log", 0, "a", "a", "local", minute(6), 9.0, 9, "leave", None),
