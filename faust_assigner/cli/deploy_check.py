@@ -216,13 +216,13 @@ async def _one_look(
 ) -> Report | str:
     """Make one check. If it fails with an error and time remains for a retry, return the error's text."""
     from faust_assigner.deploy.judge import judge
-    from faust_assigner.deploy.read import seen
+    from faust_assigner.deploy.read import read_evidence
     from faust_assigner.pipeline.failure import verdict
 
     try:
         evidence = await looks.look()
         known = await _with_recoveries(known, looks, evidence)
-        return judge(seen(evidence), question, budget, known)
+        return judge(read_evidence(evidence), question, budget, known)
     except Exception as error:
         said = verdict(error)
         if must_answer or said is None:

@@ -138,10 +138,10 @@ def _parse_options(given: _CommandOptions) -> HistoryOptions:
 def _report(options: HistoryOptions, *, master: str | None) -> Report:
     """Compute the history with Spark at ``master``, or in this process if ``master`` is None."""
     from faust_assigner.pipeline.history.job import check, run, run_here, session_for
-    from faust_assigner.pipeline.progress import Progress, shown
+    from faust_assigner.pipeline.progress import Progress, showing_progress
     from faust_assigner.pipeline.session import release
 
-    with shown(Progress("history")) as progress:
+    with showing_progress(Progress("history")) as progress:
         if master is None:
             return run_here(options, progress)
         check(options)

@@ -84,7 +84,7 @@ def snapshot(
         return
     with reported_errors():
         from faust_assigner.pipeline.console import show_manifests
-        from faust_assigner.pipeline.progress import Progress, shown
+        from faust_assigner.pipeline.progress import Progress, showing_progress
         from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
 
         _require_options(bootstrap, config, topic, to)
@@ -99,7 +99,7 @@ def snapshot(
             (key_codec, value_codec),
             max_layers,
         )
-        with shown(Progress("snapshot")) as progress:
+        with showing_progress(Progress("snapshot")) as progress:
             manifests = run(options, master, progress)
         show_manifests(manifests, options.to, as_json=as_json)
 

@@ -46,10 +46,10 @@ def run_job(
     packages: str,
 ) -> Any:
     """Run a job and show its progress: in this process, or in a new Spark session on ``master``."""
-    from faust_assigner.pipeline.progress import Progress, shown, ui_of
+    from faust_assigner.pipeline.progress import Progress, showing_progress, ui_of
     from faust_assigner.pipeline.session import release, spark_session
 
-    with shown(Progress(name)) as progress:
+    with showing_progress(Progress(name)) as progress:
         if no_spark:
             return here(progress)
         progress.enter("starting Spark")

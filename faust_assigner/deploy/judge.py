@@ -24,7 +24,7 @@ from faust_assigner.deploy.report import (
     Step,
 )
 from faust_assigner.deploy.steps import Known, shown_bytes, size_of, step_of
-from faust_assigner.status.members import listed
+from faust_assigner.status.members import join_sorted
 
 #: The names of the checks, as the report shows them.
 COPIES = "every task has a caught-up copy elsewhere"
@@ -161,7 +161,9 @@ def _check_disk_room(seen: Seen, played: Sequence[Played]) -> Check:
         return Check(name=ROOM, state=FAILED, text=_some(short))
     if dark:
         return Check(
-            name=ROOM, state=UNKNOWN, text=f"table sizes or free disk space unknown: {listed(dark)}"
+            name=ROOM,
+            state=UNKNOWN,
+            text=f"table sizes or free disk space unknown: {join_sorted(dark)}",
         )
     text = (
         f"at most {shown_bytes(most)} of new copies on a disk" if most else "no new copy on a disk"

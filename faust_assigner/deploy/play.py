@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from faust_assigner.deploy.fleet import Fleet, Moved, Worker, by_topic
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.status.evidence import Place
-from faust_assigner.status.members import listed
+from faust_assigner.status.members import join_sorted
 from faust_assigner.status.report import MemberReport
 from faust_assigner.status.words import natural
 from faust_assigner.wire.join import JoinData
@@ -136,7 +136,7 @@ def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator
     elif stopped:
         verb = "stops" if len(stopped) == 1 else "stop"
         crash = question.kind == LOSE_RACK
-        event = f"{listed(stopped)} {'are lost' if crash else verb}"
+        event = f"{join_sorted(stopped)} {'are lost' if crash else verb}"
         played = _event(fleet.without(stopped), event, stopped, is_crash=crash)[0]
         yield replace(played, is_for_good=question.kind == SCALE)
 

@@ -8,7 +8,7 @@ from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.deploy.read import Seen
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN, Check
 from faust_assigner.settings import table
-from faust_assigner.status.members import listed
+from faust_assigner.status.members import join_sorted
 from faust_assigner.status.report import ANSWERED, MemberReport
 
 _PLANNED_WITH = {
@@ -44,7 +44,9 @@ def at_rest(seen: Seen, gone: Collection[str]) -> Iterator[Check]:
     yield Check(
         name="workers answer",
         state=UNKNOWN if silent else OK,
-        text=f"no answer from {listed(silent)}" if silent else f"{len(staying)} of {len(staying)}",
+        text=f"no answer from {join_sorted(silent)}"
+        if silent
+        else f"{len(staying)} of {len(staying)}",
     )
     yield _check_round(seen)
     busy = [
@@ -56,8 +58,10 @@ def at_rest(seen: Seen, gone: Collection[str]) -> Iterator[Check]:
     unready = [
         f"{m.name}: {(*m.not_live, *m.not_ready)[0]}" for m in staying if m.not_ready or m.not_live
     ]
-    found = [f"restoring: {listed(busy)}"] * bool(busy) + [listed(warming)] * bool(warming)
-    found += [f"not ready: {listed(unready)}"] * bool(unready)
+    found = [f"restoring: {join_sorted(busy)}"] * bool(busy) + [join_sorted(warming)] * bool(
+        warming
+    )
+    found += [f"not ready: {join_sorted(unready)}"] * bool(unready)
     yield Check(
         name="nothing is restoring",
         state=FAILED if found else UNKNOWN if len(silent) == len(staying) else OK,
@@ -85,7 +89,7 @@ def _check_round(seen: Seen) -> Check:
     elif second:
         state, text = FAILED, "the second of two rounds is about to begin"
     elif leaving:
-        state, text = FAILED, f"another worker stops now: {listed(leaving)}"
+        state, text = FAILED, f"another worker stops now: {join_sorted(leaving)}"
     else:
         state, text = OK, "the group is stable"
     return Check(name="no round is under way", state=state, text=text)
@@ -102,4 +106,4 @@ def problems(seen: Seen) -> Iterator[str]:
         )
     differing = {difference.name for difference in seen.status.differences}
     if used := sorted(differing & _PLANNED_WITH):
-        yield f"Workers differ in {listed(used)}: a different leader would plan differently"
+        yield f"Workers differ in {join_sorted(used)}: a different leader would plan differently"

@@ -13,7 +13,7 @@ from faust_assigner.settings import table
 from faust_assigner.settings.schema import Setting
 from faust_assigner.status.build import build, changelogs_of
 from faust_assigner.status.evidence import Evidence, Place
-from faust_assigner.status.members import View, listed, views_of
+from faust_assigner.status.members import View, join_sorted, views_of
 from faust_assigner.status.report import Report
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.documents import whole_number
@@ -39,7 +39,7 @@ class Seen:
         return _settings(self.status, self.views)
 
 
-def seen(evidence: Evidence) -> Seen:
+def read_evidence(evidence: Evidence) -> Seen:
     """Convert the result of a query. Invalid bytes from a member never raise."""
     views, status = views_of(evidence), build(evidence)
     fleet, missing = None, ""
@@ -100,10 +100,10 @@ def _check_known(evidence: Evidence, views: Sequence[View], settings: Mapping[st
         view.name for view in views if view.member.said is None or not view.member.said.is_ours
     ]
     if others:
-        raise NotKnown(f"members without this package: {listed(others)}")
+        raise NotKnown(f"members without this package: {join_sorted(others)}")
     unread = [view.name for view in views if view.member.given is None]
     if unread:
-        raise NotKnown(f"the assignments of these members are unreadable: {listed(unread)}")
+        raise NotKnown(f"the assignments of these members are unreadable: {join_sorted(unread)}")
     if "table_standby_replicas" not in settings:
         raise NotKnown("no worker answered, so the number of standbys is unknown")
     if evidence.leaderless:

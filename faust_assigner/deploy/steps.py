@@ -12,7 +12,7 @@ from faust_assigner.deploy.play import Played
 from faust_assigner.deploy.read import Seen
 from faust_assigner.deploy.report import Move, Step
 from faust_assigner.settings import table
-from faust_assigner.status.members import listed
+from faust_assigner.status.members import join_sorted
 
 SESSION = "broker_session_timeout"
 
@@ -152,7 +152,7 @@ def _static_pause(
     restart_s: float | None,
 ) -> tuple[float | None, str]:
     """Return a pair as :func:`_longest_pause` does; ``restart_s`` is infinite without a return."""
-    whom = listed(static)
+    whom = join_sorted(static)
     limit = "its session timeout" if session_s is None else f"{session_s:g} s (session timeout)"
     if restart_s is None:
         return None, (

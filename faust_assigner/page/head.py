@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from faust_assigner.page.timeline import ago
 from faust_assigner.status.member_reports import known_sum
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, Decision, Report
-from faust_assigner.status.words import NOTHING, condition, named, number, span, why
+from faust_assigner.status.words import NOTHING, condition, number, span, why, with_member_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ def decision_of(report: Report, names: Mapping[str, str]) -> str:
         if decision.is_planned
         else "the planner failed, and partitions were assigned without regard to their former owners"
     )
-    reason = why(named(decision, names))
+    reason = why(with_member_names(decision, names))
     return f"Last round: {decision.generation}{when}{by}, because {reason}: {done}."
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from faust_assigner.page.tasks import Family
 from faust_assigner.status.report import Decision, Report
-from faust_assigner.status.words import named, names_of, why
+from faust_assigner.status.words import names_of, why, with_member_names
 from faust_assigner.wire.worker_status import RoundTold
 
 #: A sample is kept for ``KEPT_S``; earlier samples are at least ``SAMPLE_S`` apart.
@@ -100,7 +100,9 @@ class History:
         self._note_sample(report)
         self._note_names(report)
         if report.decision is not None:
-            self.note_round(round_of(named(report.decision, self.names), report.taken_at))
+            self.note_round(
+                round_of(with_member_names(report.decision, self.names), report.taken_at)
+            )
         if report.is_settled:
             self._note_moves(report, families)
 
@@ -226,7 +228,7 @@ def _round_from_worker(told: RoundTold, at: float, names: Mapping[str, str]) -> 
             if name not in ("decided_at", "leads")
         },
     )
-    return replace(round_of(named(decision, names), at), seconds=told.seconds)
+    return replace(round_of(with_member_names(decision, names), at), seconds=told.seconds)
 
 
 def round_of(decision: Decision, seen_at: float) -> RoundSeen:

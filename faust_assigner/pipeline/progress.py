@@ -81,7 +81,7 @@ def ui_of(spark: SparkSession) -> str | None:
 
 
 @contextlib.contextmanager
-def shown(progress: Progress, *, every_s: float = EVERY_S) -> Iterator[Progress]:
+def showing_progress(progress: Progress, *, every_s: float = EVERY_S) -> Iterator[Progress]:
     """Show ``progress`` on stderr during the block: updated in place, or logged each ``every_s`` seconds."""
     from rich.console import Console
 

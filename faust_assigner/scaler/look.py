@@ -9,7 +9,7 @@ from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.grouper import PartitionGrouper
 from faust_assigner.status.build import build, changelogs_of
 from faust_assigner.status.evidence import Evidence, Place
-from faust_assigner.status.members import View, listed, views_of
+from faust_assigner.status.members import View, join_sorted, views_of
 from faust_assigner.status.report import ANSWERED, MemberReport, Partition, Report
 from faust_assigner.status.words import leader_topic
 from faust_assigner.wire.documents import whole_number
@@ -163,7 +163,7 @@ def _member(member: MemberReport) -> Iterator[str]:
         yield f"worker {member.name} restores state, {left:,} records remain"
     if member.warmups:
         places = ((topic, n) for topic, numbers in member.warmups.items() for n in numbers)
-        yield f"worker {member.name} warms up {listed(list(as_ranges(places)))}"
+        yield f"worker {member.name} warms up {join_sorted(list(as_ranges(places)))}"
     if member.not_live or member.not_ready:
         yield f"worker {member.name} is not ready: {(*member.not_live, *member.not_ready)[0]}"
 
@@ -176,7 +176,7 @@ def _standing(partitions: Sequence[Partition]) -> Iterator[str]:
             if one.standing is not None and one.standing.reason == reason
         ]
         if places:
-            yield f"{listed(list(as_ranges(places)))} {words}"
+            yield f"{join_sorted(list(as_ranges(places)))} {words}"
 
 
 def _notes(report: Report, sources: Mapping[Place, Source]) -> Iterator[str]:
@@ -185,5 +185,5 @@ def _notes(report: Report, sources: Mapping[Place, Source]) -> Iterator[str]:
         yield "the workers' capacities differ; sizes are computed as if all workers were alike"
     fresh = [place for place, source in sources.items() if source.committed is None and source.end]
     if fresh:
-        yield f"{listed(list(as_ranges(fresh)))}: no offset is committed yet, so the lag is unknown"
+        yield f"{join_sorted(list(as_ranges(fresh)))}: no offset is committed yet, so the lag is unknown"
     yield from report.problems

@@ -30,7 +30,7 @@ class Held:
         return Held(self.count - 1, (self.digest - _token(topic, partition, epoch)) % _MODULUS)
 
 
-def held(grants: Iterable[tuple[str, int, int]]) -> Held:
+def digest_of(grants: Iterable[tuple[str, int, int]]) -> Held:
     """Digest the grants, each (topic, partition, epoch); takes some microseconds per grant."""
     tokens = [_token(*grant) for grant in grants]
     return Held(len(tokens), sum(tokens) % _MODULUS)

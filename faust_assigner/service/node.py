@@ -36,7 +36,7 @@ from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.serving.routes import RouteUpdate, followed
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.store.base import Store
-from faust_assigner.service.tasks import ended, first
+from faust_assigner.service.tasks import cancel_and_wait, first
 from faust_assigner.service.view import Change, View
 from faust_assigner.settings.service import ServiceSettings
 
@@ -128,7 +128,7 @@ class AssignerNode:
             self._metrics.leading(False)
             self._metrics.handoffs({})  # only the leader reports hand-offs and stuck consumers
             self._metrics.stuck(0)
-            await ended(refresh)
+            await cancel_and_wait(refresh)
 
     async def _vacant(self) -> None:
         """Wait until the leader's key disappears, or until the next try is due."""
@@ -143,7 +143,7 @@ class AssignerNode:
         """Close all streams (``Ended.STOPPING``), stop, and resign. Consumers stay registered."""
         await self._sessions.stop()
         for task in reversed(self._tasks):
-            await ended(task)
+            await cancel_and_wait(task)
         self._tasks.clear()
         self._mirror.end()
         await self._election.resign()

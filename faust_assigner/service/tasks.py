@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 logger = logging.getLogger(__name__)
 
 
-async def ended(task: asyncio.Task[object]) -> None:
+async def cancel_and_wait(task: asyncio.Task[object]) -> None:
     """Cancel the task, wait for its end, and log its exception if it failed."""
     task.cancel()
     while not task.done():
@@ -26,4 +26,4 @@ async def first(*works: Coroutine[object, None, object]) -> None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
-            await ended(task)
+            await cancel_and_wait(task)

@@ -21,7 +21,7 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     if url.scheme not in ("http", "https") or not host:
         return False
     if patterns:
-        return named(url, patterns)
+        return matches_any(url, patterns)
     address = _ip_address(host)
     if is_loopback(host):
         return is_loopback(_host_of(own))
@@ -30,7 +30,7 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     )
 
 
-def named(url: URL, patterns: Sequence[str]) -> bool:
+def matches_any(url: URL, patterns: Sequence[str]) -> bool:
     """Return whether any of ``patterns`` matches the host, or the host and port, of ``url``."""
     return any(_pattern_matches(pattern, _host_of(url), url.port) for pattern in patterns)
 

@@ -204,10 +204,10 @@ _MemberKey: TypeAlias = Callable[[DescribedMember], str]
 _PeerKey: TypeAlias = Callable[[Peer], str]
 
 
-def listed(names: Iterable[str]) -> str:
+def join_sorted(names: Iterable[str]) -> str:
     """Join at most five names, with a count of the omitted names.
 
-    >>> listed(["b", "a"]), listed("abcdefg")
+    >>> join_sorted(["b", "a"]), join_sorted("abcdefg")
     ('a, b', 'a, b, c, d, e and 2 more')
     """
     ordered = sorted(names)

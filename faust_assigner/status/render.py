@@ -24,14 +24,14 @@ from faust_assigner.status.words import (
     behind,
     condition,
     count_of,
+    join_names,
     leader_topic,
-    listed,
-    named,
     names_of,
     number,
     span,
     table_of,
     why,
+    with_member_names,
 )
 
 
@@ -99,7 +99,7 @@ def _decision(report: Report) -> Text:
         return Text("last decision: not reported by any member")
     ago = "" if decision.at is None else f", {span(max(0.0, report.taken_at - decision.at))} ago"
     by = f" by {decision.leader}" if decision.leader else " by a leader that is no longer known"
-    reason = why(named(decision, names_of(report)))
+    reason = why(with_member_names(decision, names_of(report)))
     line = Text(f"last decision: generation {decision.generation}{ago}{by}, because {reason}: ")
     if not decision.is_planned:
         return line.append(
@@ -210,9 +210,9 @@ def partitions(numbers: Numbers, group: str) -> str:
         tables = [table_of(topic, group) for topic in topics]
         sources = [topic for topic, table in zip(topics, tables, strict=True) if not table]
         named = [table for table in tables if table]
-        words = [listed(sources)] if sources else []
+        words = [join_names(sources)] if sources else []
         if named:
-            words.append(f"table{'s' * (len(named) > 1)} {listed(named)}")
+            words.append(f"table{'s' * (len(named) > 1)} {join_names(named)}")
         (ranges,) = as_ranges(("", number) for number in held)
         lines.append(f"{ranges.strip()} of {', '.join(words)}")
     return "\n".join(lines) or NOTHING
@@ -237,7 +237,7 @@ def _render_differences(report: Report) -> Iterator[Text]:
         line = Text(f"{difference.name}: ")
         values = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[0]))
         line.append(
-            "; ".join(f"{value or 'not set'} on {listed(names)}" for value, names in values)
+            "; ".join(f"{value or 'not set'} on {join_names(names)}" for value, names in values)
         )
         yield line
 

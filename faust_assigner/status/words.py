@@ -40,7 +40,7 @@ def names_of(report: Report) -> dict[str, str]:
     return {member.url.rstrip("/"): member.name for member in report.members if member.url}
 
 
-def named(decision: Decision, names: Mapping[str, str]) -> Decision:
+def with_member_names(decision: Decision, names: Mapping[str, str]) -> Decision:
     """Return the decision with members' names instead of their URLs, as far as known."""
     joined, left = (
         tuple(names.get(url.rstrip("/"), url) for url in urls)
@@ -96,7 +96,7 @@ def leader_topic(group: str) -> str:
     return f"{group}-__assignor-__leader"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Join the first names, with a count of the omitted names."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

@@ -17,7 +17,15 @@ from faust_assigner.testing import apps, log, turns
 from faust_assigner.testing.clock import REAL_TIME, Clock
 from faust_assigner.testing.faults import Faults, with_faults
 from faust_assigner.testing.in_process import InProcess
-from faust_assigner.testing.moves import Member, Moves, Owners, listed, moves, named, owners
+from faust_assigner.testing.moves import (
+    Member,
+    Moves,
+    Owners,
+    join_phrases,
+    move_phrases,
+    moves,
+    owners,
+)
 from faust_assigner.testing.processes import Worker
 from faust_assigner.testing.reporting import Part, State
 from faust_assigner.testing.rest import wait_for_rest
@@ -284,13 +292,13 @@ class Fleet:
         """Assert that the last event moved at most ``max`` tasks (and at least ``min``)."""
         moved = self.moves()
         assert min <= len(moved) <= max, (
-            f"{len(moved)} tasks moved, expected {min} to {max}: {listed(named(moved))}"
+            f"{len(moved)} tasks moved, expected {min} to {max}: {join_phrases(move_phrases(moved))}"
         )
 
     def assert_no_cold_moves(self) -> None:
         """Assert that no task of a table with rows went to a worker without any of its rows."""
         cold = self.cold_moves()
-        assert not cold, f"{len(cold)} cold moves: " + listed(
+        assert not cold, f"{len(cold)} cold moves: " + join_phrases(
             [f"{part.topic}-{part.number} to {name}" for part, name in cold]
         )
 

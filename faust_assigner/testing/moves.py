@@ -34,12 +34,12 @@ def moves(before: Owners, now: Owners) -> Moves:
     }
 
 
-def named(moved: Moves) -> list[str]:
+def move_phrases(moved: Moves) -> list[str]:
     """Return a phrase for each move."""
     return [f"task {group}-{n} from {a} to {b}" for (group, n), (a, b) in moved.items()]
 
 
-def listed(phrases: Sequence[str], most: int = 10) -> str:
+def join_phrases(phrases: Sequence[str], most: int = 10) -> str:
     """Join the first phrases, with a count of the omitted phrases."""
     more = f" and {len(phrases) - most} more" if len(phrases) > most else ""
     return ", ".join(phrases[:most]) + more

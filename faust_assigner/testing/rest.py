@@ -33,7 +33,7 @@ def wait_for_rest(
     def rests() -> bool:
         nonlocal since, seen
         let_time_pass()
-        now = rest(living(workers), broker)
+        now = owners_at_rest(living(workers), broker)
         if now is None or now != seen:
             seen, since = now, time.monotonic()
         return now is not None and time.monotonic() - since >= quiet_s
@@ -52,7 +52,7 @@ def living(workers: Mapping[str, Member]) -> list[Member]:
     return [worker for worker in workers.values() if worker.alive and not worker.is_frozen]
 
 
-def rest(living: Sequence[Member], broker: EmbeddedBroker) -> tuple[int, Owners] | None:
+def owners_at_rest(living: Sequence[Member], broker: EmbeddedBroker) -> tuple[int, Owners] | None:
     """Return (generation, owners) if each partition has an owner and no worker waits; else None."""
     if len({worker.state.generation for worker in living}) != 1:
         return None

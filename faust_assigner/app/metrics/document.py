@@ -208,14 +208,14 @@ def settings_of(app: AppT) -> dict[str, str]:
     Default values are included: workers of two versions may have two defaults.
     """
     found = {
-        setting.name: shown(settings.read_or_default(app, setting))
+        setting.name: setting_text(settings.read_or_default(app, setting))
         for setting in SETTINGS
         if setting.is_keyword
     }
-    return found | {name: shown(getattr(app.conf, name, None)) for name in FAUSTS}
+    return found | {name: setting_text(getattr(app.conf, name, None)) for name in FAUSTS}
 
 
-def shown(value: object) -> str:
+def setting_text(value: object) -> str:
     """Return a setting's value as text; a URL loses its user, password and query."""
     if value is None or value == ():
         return ""
@@ -224,7 +224,7 @@ def shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, tuple):
-        return ",".join(map(shown, value))
+        return ",".join(map(setting_text, value))
     text = str(getattr(value, "value", value))  # an enum is shown by its value
     if "://" not in text:
         return text

@@ -21,7 +21,7 @@ from yarl import URL
 
 from faust_assigner.app import settings
 from faust_assigner.settings import table
-from faust_assigner.settings.places import allowed, named
+from faust_assigner.settings.places import allowed, matches_any
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
@@ -91,7 +91,7 @@ class Forwarding:
             raise ServiceUnavailable()
         if not allowed(dest_url, own, self._patterns):
             self._refuse(dest_url)
-        kept_back = KEPT_BACK if named(dest_url, self._trusted) else KEPT_BACK | CREDENTIALS
+        kept_back = KEPT_BACK if matches_any(dest_url, self._trusted) else KEPT_BACK | CREDENTIALS
         headers = [
             (name, value)
             for name, value in request.headers.items()

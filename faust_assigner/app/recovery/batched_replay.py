@@ -180,7 +180,7 @@ def run_until_stopped(work: Coroutine[object, None, T], stopped: Callable[[], bo
     return asyncio.run(race())
 
 
-def whole(tp: TopicPartition, record: Parsed) -> ConsumerRecord[bytes, bytes]:
+def to_consumer_record(tp: TopicPartition, record: Parsed) -> ConsumerRecord[bytes, bytes]:
     """Convert the record into a ConsumerRecord, as a schema class of the app expects."""
     sizes = (-1 if part is None else len(part) for part in (record.key, record.value))
     return ConsumerRecord(

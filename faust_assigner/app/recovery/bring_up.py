@@ -20,7 +20,12 @@ from typing import TYPE_CHECKING
 from aiokafka import TopicPartition
 from mode import get_logger
 
-from faust_assigner.app.recovery.batched_replay import replay, run_until_stopped, to_batch, whole
+from faust_assigner.app.recovery.batched_replay import (
+    replay,
+    run_until_stopped,
+    to_batch,
+    to_consumer_record,
+)
 from faust_assigner.app.recovery.from_snapshots import Finder, from_snapshot
 from faust_assigner.app.recovery.restore_task import LOCAL, REPLAY, Cold, Restored, Settings, Stop
 from faust_assigner.snapshots.changelog import Extent, extents_of
@@ -149,7 +154,7 @@ class _Job:
     def write(self, tp: TopicPartition, records: Sequence[Parsed], position: int) -> None:
         """Write the records and their last offset in one batch."""
         cold, before = self._colds[tp], self._done[tp]
-        batch, refused = to_batch(records, position, cold.decoding, partial(whole, tp))
+        batch, refused = to_batch(records, position, cold.decoding, partial(to_consumer_record, tp))
         cold.database.write(batch)
         self._done[tp] = replace(
             before,

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.api.group_admin import described_groups
-from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.api.membership import apply_to_group
 from faust_assigner.broker.limits import INLINE_ELEMENTS
 from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 from faust_assigner.broker.wire import milliseconds
@@ -70,7 +70,7 @@ async def consumer_group_heartbeat(
             call.peer.principal,
         )
 
-    reply: fx.ConsumerHeartbeatReply = await asked(call, request.group_id, event)
+    reply: fx.ConsumerHeartbeatReply = await apply_to_group(call, request.group_id, event)
     if reply.error is Code.NONE and reply.assignment is None:
         made = (
             _unchanged_answer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.api.membership import apply_to_group
 from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import FetchOffsets
@@ -51,7 +51,9 @@ async def offset_fetch(call: Call, request: Any) -> Values:
 async def _check_reader(call: Call, reader: OffsetFetchRequestGroup) -> Code:
     """Ask the group whether a member may fetch offsets (requests name the member since version 9)."""
     member_id, epoch = getattr(reader, "member_id", None), getattr(reader, "member_epoch", -1)
-    reply = await asked(call, reader.group_id, lambda token: FetchOffsets(token, member_id, epoch))
+    reply = await apply_to_group(
+        call, reader.group_id, lambda token: FetchOffsets(token, member_id, epoch)
+    )
     return Code(reply.error)
 
 

@@ -36,7 +36,7 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 NO_TOKEN: Final = -1  # a group answers heartbeats at once, so it needs no token for a later answer
 
 
-async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]) -> Any:
+async def apply_to_group(call: Call, group_id: str, event_for: Callable[[Token], Request]) -> Any:
     """Apply an event to a group; return the group's reply, after a wait if the group parks the request."""
     replies: list[fx.Reply] = []
     waiting: list[asyncio.Future[fx.Reply]] = []
@@ -83,7 +83,7 @@ async def join_group(call: Call, request: JoinGroupRequest) -> Values:
             can_skip_assignment=call.version >= 9,
         )
 
-    return _join_values(call, await asked(call, request.group_id, event))
+    return _join_values(call, await apply_to_group(call, request.group_id, event))
 
 
 def _join_values(call: Call, reply: fx.JoinReply) -> Values:
@@ -128,7 +128,7 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> Values:
             "assignment": reply.assignment,
         }
 
-    return values(await asked(call, request.group_id, event))
+    return values(await apply_to_group(call, request.group_id, event))
 
 
 def heartbeat(call: Call, request: HeartbeatRequest) -> Encoded:
@@ -177,7 +177,9 @@ async def leave_group(call: Call, request: Any) -> Values:
             ],
         }
 
-    return values(await asked(call, request.group_id, lambda token: LeaveGroup(token, leavers)))
+    return values(
+        await apply_to_group(call, request.group_id, lambda token: LeaveGroup(token, leavers))
+    )
 
 
 APIS: Final = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.api.membership import apply_to_group
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.topics import Topic
 from faust_assigner.broker.wire import milliseconds
@@ -111,7 +111,7 @@ async def _check_member_and_store(
             api_version=call.version,
             partitions=tuple(partitions),
         )
-        reply: CommitReply = await asked(call, group_id, event)
+        reply: CommitReply = await apply_to_group(call, group_id, event)
         return reply.error
 
     books = call.node.groups.books

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.api.membership import apply_to_group
 from faust_assigner.broker.api.offset_commit import Changes, commit_answer, store_in_slices
 from faust_assigner.broker.api.produce import flush, needs_flush
 from faust_assigner.broker.security.acls import (
@@ -231,7 +231,7 @@ async def _check_and_store(
             transactional=True,
             partitions=tuple(partitions),
         )
-        reply: CommitReply = await asked(call, group_id, event)
+        reply: CommitReply = await apply_to_group(call, group_id, event)
         return reply.error
 
     store = partial(call.node.groups.books.store_pending, group_id, request.producer_id)

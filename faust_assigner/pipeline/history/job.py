@@ -16,7 +16,7 @@ from faust_assigner.pipeline.history.refused import joined, table_of
 from faust_assigner.pipeline.history.store import DERIVED, Manifest, Store
 from faust_assigner.pipeline.jars import cached_connector_jars
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.progress import Visit, news, whole
+from faust_assigner.pipeline.ledgers.progress import Visit, news, plan_full_visit
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.one_writer import only_writer
 from faust_assigner.pipeline.progress import Progress, ui_of
@@ -142,7 +142,7 @@ def _visit(
             store.tidy(before)
             return before, Refused()
     else:
-        visit = whole(options.ledgers, options.period, options.properties)
+        visit = plan_full_visit(options.ledgers, options.period, options.properties)
     progress.enter("reading the lines")
     held = work(visit)
     try:

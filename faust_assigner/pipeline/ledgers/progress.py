@@ -83,7 +83,7 @@ class Visit:
         return {"files": files, "topics": self.topics}
 
 
-def whole(ledgers: Sequence[str], period: Period, properties: Mapping[str, str]) -> Visit:
+def plan_full_visit(ledgers: Sequence[str], period: Period, properties: Mapping[str, str]) -> Visit:
     """Plan a visit of all bytes and offsets in ``ledgers``, except files without lines of ``period``.
 
     Raises LedgerPathError for a missing path, and SnapshotError for a missing or unreachable topic.

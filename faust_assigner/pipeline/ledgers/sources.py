@@ -14,7 +14,7 @@ from faust_assigner.ledger import TABLES
 from faust_assigner.pipeline.ledgers.chunks import Chunk, pack
 from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
 from faust_assigner.pipeline.ledgers.period import Period, without_future_on_spark
-from faust_assigner.pipeline.ledgers.progress import Visit, whole
+from faust_assigner.pipeline.ledgers.progress import Visit, plan_full_visit
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.topics import read_spans
 from faust_assigner.pipeline.schema import parsed_schema
@@ -52,7 +52,7 @@ def read_ledger(
         LedgerPathError: a path is missing; raised before any line is read.
     """
     period = period or Period()
-    visit = whole(ledgers, period, properties or {})
+    visit = plan_full_visit(ledgers, period, properties or {})
     return period.on_spark(read_visit(spark, visit, connector=connector))
 
 
@@ -72,7 +72,7 @@ def read_checked(
     the refused lines exceed ``tolerance``.
     """
     period = period or Period()
-    lines = read_visit(spark, whole(ledgers, period, properties))
+    lines = read_visit(spark, plan_full_visit(ledgers, period, properties))
     refused = refused_of(lines)
     tolerance.check(refused)
     parsed = period.on_spark(lines)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from faust_assigner.service.client.commands import Assigned, Grant, Lost, Release
-from faust_assigner.service.digest import Held, held
+from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.handoff import TopicPartition
 
 
@@ -106,7 +106,7 @@ class Holdings:
         if self._is_partial:
             return None
         if self._held is None:
-            self._held = held(
+            self._held = digest_of(
                 (p.topic, p.partition, grant.epoch)
                 for p, grant in self.owned.items()
                 if p not in self._releasing

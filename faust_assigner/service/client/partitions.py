@@ -166,10 +166,12 @@ class Partitions:
     async def begin(self, owned: Worker) -> None:
         """Open the partition, find its start offset, and resume its fetches."""
         partition = owned.grant.partition
-        await _answered(owned, lambda: self._cover(partition))
+        await _retry_until_answered(owned, lambda: self._cover(partition))
         start = await call_app(self._work.open(owned.grant))
         if start is None:
-            start = await _answered(owned, lambda: first_offset(self._consumer, owned.grant))
+            start = await _retry_until_answered(
+                owned, lambda: first_offset(self._consumer, owned.grant)
+            )
         owned.next_offset = owned.fetched = start
         self._consumer.seek(kafka_partition(partition), start)
         self._consumer.resume(kafka_partition(partition))
@@ -248,7 +250,7 @@ class Partitions:
                 self._consumer.resume(kafka_partition(partition))
 
 
-async def _answered(owned: Worker, ask: Callable[[], Awaitable[T]]) -> T:
+async def _retry_until_answered(owned: Worker, ask: Callable[[], Awaitable[T]]) -> T:
     """Ask Kafka until it answers, so that its outage does not end the work on other partitions.
 
     Raises an error that a repetition does not resolve, and NotBegun if the work must end.

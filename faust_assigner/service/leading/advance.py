@@ -56,7 +56,7 @@ def advance(
                     expelled.add(entry.value.old_owner)
                     yield _expelling(view, entry, event)
                 break
-            bundle = moved(view, entry, event, *after, now + settings.cooldown_s)
+            bundle = step_bundle(view, entry, event, *after, now + settings.cooldown_s)
             if event is HandoffEvent.LOOK and after[1] is Effect.GIVE:
                 given.setdefault(copartitioned_with(at, bound)[0], []).append(bundle)
             else:
@@ -132,7 +132,7 @@ def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
     return handoff.failed is not None or (is_warming and handoff.at in late)
 
 
-def moved(
+def step_bundle(
     view: View,
     entry: Entry[Handoff],
     event: HandoffEvent,

@@ -129,7 +129,9 @@ class Catalogue:
         Raises NotFound if there is no such topic. Raises StoreUnavailable if Kafka does not answer;
         the caller may try again.
         """
-        if topic in self.mirror.view.topics or _known(await self.store.get(self.keys.topic(topic))):
+        if topic in self.mirror.view.topics or _stored_count(
+            await self.store.get(self.keys.topic(topic))
+        ):
             return
         mark = await self.store.get(self.keys.removed(topic))
         if mark is not None and mark.value == BY_OPERATOR:
@@ -231,7 +233,7 @@ class Catalogue:
         put = Put(self.keys.topic(config.topic), codec.dump_topic(config))
 
         async def counted(kv: KeyValue | None) -> list[Write] | None:
-            known, count = _known(kv), config.partition_count
+            known, count = _stored_count(kv), config.partition_count
             return (
                 None
                 if known and (count == known or (only_grow and count < known))
@@ -252,7 +254,7 @@ def _removed(topic: str) -> NotFound:
     return NotFound(f"no topic {topic}: an operator removed it")
 
 
-def _known(kv: KeyValue | None) -> int:
+def _stored_count(kv: KeyValue | None) -> int:
     """Return a topic's stored count; 0 if the key is absent or unreadable."""
     config = codec.readable(codec.load_topic, kv)
     return 0 if config is None else config.partition_count

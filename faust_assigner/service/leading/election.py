@@ -27,7 +27,7 @@ from faust_assigner.service.store.base import (
     Write,
     absent,
 )
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -132,8 +132,8 @@ class Election:
         try:
             await asyncio.wait([work, hold], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await ended(work)
-            await ended(hold)
+            await cancel_and_wait(work)
+            await cancel_and_wait(hold)
             logger.info("%s no longer leads", self.node_id)
         self.term = None
         await term.lease.revoke()

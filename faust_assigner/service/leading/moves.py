@@ -14,7 +14,7 @@ from faust_assigner.service.handoff import (
     state_of,
     step,
 )
-from faust_assigner.service.leading.advance import moved
+from faust_assigner.service.leading.advance import step_bundle
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
 from faust_assigner.service.leading.copartitioned import bound_topics, copartitioned_with
 from faust_assigner.service.leading.record import NEUTRAL, Suitability, unreserved_places
@@ -41,12 +41,12 @@ def rebalance(
     # follow each other, so that they share a compare and a log line.
     for at in sorted(wanted.keys() - living.keys() - held, key=lambda at: (wanted[at], at)):
         if not _is_fenced(view, at):
-            yield _given(view, at, wanted[at])
+            yield _assign_at_once(view, at, wanted[at])
     # If a partition has an owner but no target, the owner has unsubscribed from the topic. If the owner lives
     # and is not draining, it loses the partition. A dead owner's assignment stays until the owner returns.
     refused = {at for at in living.keys() - wanted.keys() if living[at] not in view.draining}
     for at in sorted(refused.union(_removed_partitions(view))):
-        yield _forgotten(view, at)
+        yield _remove_assignment(view, at)
     yield from _unwanted(view, wanted)
     yield from _begun(view, wanted, living, settings, now, standing, only_leaving=bool(held))
 
@@ -99,7 +99,7 @@ def _due(
     }
 
 
-def wished(view: View) -> set[TopicPartition]:
+def pinned_partitions(view: View) -> set[TopicPartition]:
     """Return the pinned partitions and the partitions that are co-partitioned with them."""
     bound = bound_topics(view) if view.pins else {}
     return {one for at in view.pins for one in copartitioned_with(at, bound)}
@@ -114,7 +114,7 @@ def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iter
             yield PlannedMove(at, old, name)
 
 
-def _forgotten(view: View, at: TopicPartition) -> Bundle:
+def _remove_assignment(view: View, at: TopicPartition) -> Bundle:
     both = [key for key in (view.keys.assignment(at), view.keys.handoff(at)) if key in view.raw]
     compares = [*map(view.same, both), *_of_owner(view, at)]
     entry = view.assignments.get(at)
@@ -147,7 +147,7 @@ def _is_fenced(view: View, at: TopicPartition) -> bool:
     return entry is not None and entry.value.process in view.fences
 
 
-def _given(view: View, at: TopicPartition, to: str) -> Bundle:
+def _assign_at_once(view: View, at: TopicPartition, to: str) -> Bundle:
     key = view.keys.handoff(at)
     # The compare fails if the new owner has changed meanwhile: it may leave, or be a new process.
     there = view.same(view.keys.consumer(to))
@@ -165,7 +165,7 @@ def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bund
     for at, entry in sorted(view.handoffs.items()):
         after = step(state_of(entry.value), HandoffEvent.UNWANTED)
         if after is not None and wanted.get(at, entry.value.new_owner) != entry.value.new_owner:
-            yield moved(view, entry, HandoffEvent.UNWANTED, *after, 0.0)
+            yield step_bundle(view, entry, HandoffEvent.UNWANTED, *after, 0.0)
 
 
 def _begun(
@@ -181,7 +181,7 @@ def _begun(
     due = _due(view, wanted, living)
     leaving = {at for at in due if living[at] in view.draining}
     if only_leaving or view.pause is not None:
-        due = leaving | (set() if only_leaving else due & wished(view))
+        due = leaving | (set() if only_leaving else due & pinned_partitions(view))
     for new, mine in beginning(view, wanted, due, leaving, bound_topics(view), standing, settings):
         yield from joined([_beginning(view, at, new, settings, now) for at in mine])
 

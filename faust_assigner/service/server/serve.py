@@ -22,7 +22,7 @@ from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Store
 from faust_assigner.service.store.etcd import EtcdStore, loses_leases
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
             measuring = asyncio.create_task(
                 counts[name].follow(node.condition), name=f"assigner-metrics {name}"
             )
-            ends.push_async_callback(ended, measuring)
+            ends.push_async_callback(cancel_and_wait, measuring)
         port = await outer.start()
         yield port, metrics_port, outer.health_port
 

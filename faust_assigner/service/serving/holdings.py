@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from faust_assigner.service.digest import Held, held
+from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.questions import leaving
 from faust_assigner.service.records import Assigned
 from faust_assigner.service.view import Change, View
@@ -52,7 +52,7 @@ class Holdings:
         found = self._held.get(process)
         if found is None:
             mine = list(self._owned(view, process))
-            found = held((*one.at, one.epoch) for one in mine)
+            found = digest_of((*one.at, one.epoch) for one in mine)
             if mine:
                 self._held[process] = found
         for at in leaving(view, name):

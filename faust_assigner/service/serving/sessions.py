@@ -18,7 +18,7 @@ from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.registrar import Registrar
 from faust_assigner.service.serving.registry import Registry, Stream, end_reason
 from faust_assigner.service.serving.relay import commands_of_changes, snapshot
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from faust_assigner.service.view import Change, View
 from faust_assigner.settings.service import ServiceSettings
 
@@ -136,7 +136,7 @@ class Sessions:
     async def _stop_keeping(self, stream: Stream) -> None:
         keeping = self._keeping.pop(stream, None)
         if keeping is not None:
-            await ended(keeping)
+            await cancel_and_wait(keeping)
 
     # -- changes in the store ----------------------------------------------------------------------
 

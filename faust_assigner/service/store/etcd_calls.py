@@ -23,7 +23,7 @@ from faust_assigner.service.errors import (
 )
 from faust_assigner.service.store.access import Connections, EtcdAccess
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -247,7 +247,7 @@ class EtcdCalls:
         """Close the connections."""
         self._closed = True
         if self._login is not None:
-            await ended(self._login)
+            await cancel_and_wait(self._login)
         await self._connections.close()
 
 

@@ -21,7 +21,7 @@ from faust_assigner.ledger.encoding import encode
 from faust_assigner.pipeline.history.job import HistoryOptions, run
 from faust_assigner.pipeline.ledgers import topics
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.progress import news, whole
+from faust_assigner.pipeline.ledgers.progress import news, plan_full_visit
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.ledgers.sources import read_ledger, read_visit, rows_of
@@ -181,7 +181,7 @@ def test_every_row_of_our_own_writer_is_accepted_without_spark_too(
 def test_connector_on_the_class_path_is_found(spark: SparkSession, topic: str) -> None:
     """By default the job uses Spark's own connector if its jars are on the path."""
     assert has_connector(spark)
-    spans = whole([topic], Period(), {}).spans
+    spans = plan_full_visit([topic], Period(), {}).spans
     plan = read_spans(spark, spans, connector="auto")._jdf.queryExecution().toString()
     assert "KafkaRelation" in plan, plan
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
-from faust_assigner.service.digest import held
+from faust_assigner.service.digest import digest_of
 from faust_assigner.service.errors import Expelled, Replaced, ServiceRefused, StoreError
 from faust_assigner.service.handoff import HandoffEvent, TopicPartition
 from faust_assigner.service.node import AssignerNode
@@ -209,7 +209,7 @@ class SimConsumer:
             await self.process.sleep(HEARTBEAT_S)
 
     def _sign_of_life(self, where: Instance, session: str) -> Callable[[], Awaitable[float | None]]:
-        found = held((*at, epoch) for at, epoch in self.owned.items())
+        found = digest_of((*at, epoch) for at, epoch in self.owned.items())
         return lambda: where.node.heartbeat(
             self.name, session, held=found, incarnation=self.incarnation
         )

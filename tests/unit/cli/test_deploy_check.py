@@ -220,7 +220,9 @@ async def test_a_check_judges_the_look_with_the_workers_recoveries(
     looks: type[Looks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The verdict uses the question and the budget of the command."""
-    monkeypatch.setattr("faust_assigner.deploy.read.seen", lambda evidence: ("seen", evidence))
+    monkeypatch.setattr(
+        "faust_assigner.deploy.read.read_evidence", lambda evidence: ("seen", evidence)
+    )
     monkeypatch.setattr("faust_assigner.deploy.judge.judge", lambda *given: given)
 
     async def with_recoveries(known: Any, looks: Any, evidence: Any) -> Any:

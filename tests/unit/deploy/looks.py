@@ -7,7 +7,7 @@ from typing import Any
 
 from faust_assigner.deploy.judge import Budget, judge
 from faust_assigner.deploy.play import Question
-from faust_assigner.deploy.read import Seen, seen
+from faust_assigner.deploy.read import Seen, read_evidence
 from faust_assigner.deploy.report import Check, Report
 from faust_assigner.deploy.steps import Known
 from faust_assigner.status.evidence import Evidence, Heard
@@ -65,7 +65,7 @@ def evidence(made: MadeGroup, *, lags: Mapping[str, int] | None = None, **more: 
 
 def look(made: MadeGroup, **more: Any) -> Seen:
     """Return the evidence after reading."""
-    return seen(evidence(made, **more))
+    return read_evidence(evidence(made, **more))
 
 
 def asked(

@@ -10,7 +10,7 @@ import pytest
 from faust_assigner.deploy.judge import Budget
 from faust_assigner.deploy.pauses import Recoveries, Recovery
 from faust_assigner.deploy.play import NoSuchWorker, Question
-from faust_assigner.deploy.read import seen
+from faust_assigner.deploy.read import read_evidence
 from faust_assigner.deploy.report import CANNOT_TELL, FAILED, NOT_SAFE, OK, SAFE, UNKNOWN
 from faust_assigner.deploy.steps import shown_bytes
 from faust_assigner.status.evidence import Heard
@@ -59,7 +59,7 @@ def test_a_worker_whose_tasks_have_caught_up_copies_may_stop() -> None:
 @pytest.mark.parametrize("said", ["abc", "inf", "1.5", "9" * 5000])
 def test_a_setting_that_is_no_number_leaves_the_next_round_unknown(name: str, said: str) -> None:
     """The sentence names the setting, whatever value the worker's status has."""
-    found = seen(evidence(at_rest(), settings={**SETTINGS, name: said}))
+    found = read_evidence(evidence(at_rest(), settings={**SETTINGS, name: said}))
     assert found.fleet is None
     assert name in found.missing
     assert len(found.missing) < 200
@@ -162,7 +162,7 @@ def test_a_silent_worker_makes_it_uncertain_unless_it_is_the_one_that_stops() ->
     made = at_rest()
     quiet = {made.claims["m1"].url: Heard(answer="silent", detail="it did not answer")}
     base = evidence(made)
-    found = seen(replace(base, heard={**base.heard, **quiet}))
+    found = read_evidence(replace(base, heard={**base.heard, **quiet}))
     assert asked(found).verdict == SAFE
     other = asked(found, Question(kind="stop", workers=("w0",)))
     assert (other.verdict, other.exit_code) == (CANNOT_TELL, 2)

@@ -21,7 +21,13 @@ from faust_assigner.deploy.play import (
     play,
     stopped_by,
 )
-from faust_assigner.deploy.read import _lags_of, _number_setting, _read_fleet, _read_worker, seen
+from faust_assigner.deploy.read import (
+    _lags_of,
+    _number_setting,
+    _read_fleet,
+    _read_worker,
+    read_evidence,
+)
 from faust_assigner.deploy.report import CANNOT_TELL, NOT_SAFE
 from faust_assigner.deploy.steps import Known, _seconds, _static_pause, size_of
 from faust_assigner.settings import table
@@ -185,4 +191,4 @@ def test_only_an_unsafe_report_has_advice() -> None:
     """Without a failed check the advice asks for the missing data."""
     assert shown(report(verdict=CANNOT_TELL))[-1].startswith("Repeat with the missing data")
     assert shown(report(verdict=NOT_SAFE))[-1] == ""
-    assert seen(evidence(at_rest())).missing == ""
+    assert read_evidence(evidence(at_rest())).missing == ""

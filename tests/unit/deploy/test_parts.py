@@ -30,7 +30,7 @@ from faust_assigner.deploy.play import (
     _restarted_worker,
     stopped_by,
 )
-from faust_assigner.deploy.read import policy_of, seen
+from faust_assigner.deploy.read import policy_of, read_evidence
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN, Check, Move, Step
 from faust_assigner.deploy.steps import Known, _static_pause, size_of, step_of
 from faust_assigner.status.evidence import Heard
@@ -115,10 +115,10 @@ def test_restores_are_unknown_only_if_no_worker_answers() -> None:
     base = evidence(made)
     one = {made.claims["m2"].url: quiet}
     every = {made.claims[name].url: quiet for name in made.claims}
-    some = asked(seen(replace(base, heard={**base.heard, **one})))
+    some = asked(read_evidence(replace(base, heard={**base.heard, **one})))
     assert check(some, "nothing is restoring").state == OK
     assert check(some, "workers answer").state == UNKNOWN
-    nobody = asked(seen(replace(base, heard={**base.heard, **every})))
+    nobody = asked(read_evidence(replace(base, heard={**base.heard, **every})))
     assert check(nobody, "nothing is restoring").state == UNKNOWN
 
 
@@ -127,7 +127,7 @@ def test_in_a_rolling_restart_every_worker_must_answer() -> None:
     made = at_rest()
     base = evidence(made)
     quiet = {made.claims["m1"].url: Heard(answer="silent", detail="it did not answer")}
-    found = seen(replace(base, heard={**base.heard, **quiet}))
+    found = read_evidence(replace(base, heard={**base.heard, **quiet}))
     rolling = asked(found, Question(kind="rolling"))
     assert check(rolling, "workers answer").state == UNKNOWN
     assert check(asked(found, STOP), "workers answer").state == OK
@@ -204,7 +204,7 @@ def test_only_settings_that_change_a_plan_are_a_problem_where_workers_differ() -
         base = evidence(made)
         odd = made.status_of("m2", settings={**SETTINGS, name: "7"})
         heard = {**base.heard, made.claims["m2"].url: Heard(answer="answered", status=odd)}
-        report = asked(seen(replace(base, heard=heard)))
+        report = asked(read_evidence(replace(base, heard=heard)))
         assert any("would plan differently" in one for one in report.problems) == shown, name
 
 
@@ -453,7 +453,7 @@ def test_the_leaders_settings_count() -> None:
         for name in made.claims
     }
     leader = next(one.name for one in found.status.members if one.is_leader)
-    told = seen(replace(base, heard={**base.heard, **odd})).settings
+    told = read_evidence(replace(base, heard={**base.heard, **odd})).settings
     assert told["x"] == f"m{leader.removeprefix('w')}"
 
 
@@ -471,7 +471,7 @@ def test_the_largest_size_of_a_partition_on_any_worker_counts() -> None:
         )
         for name in made.claims
     }
-    assert seen(replace(base, heard=heard)).bytes_of == {(LOG, 0): 90}
+    assert read_evidence(replace(base, heard=heard)).bytes_of == {(LOG, 0): 90}
 
 
 @pytest.mark.parametrize(
@@ -490,10 +490,10 @@ def test_a_table_takes_no_disk_only_if_every_worker_keeps_it_in_memory(
         heard[made.claims[name].url] = Heard(
             answer="answered", status=made.status_of(name, settings=SETTINGS, tables=(table,))
         )
-    found = seen(replace(base, heard=heard))
+    found = read_evidence(replace(base, heard=heard))
     assert size_of(found, (LOG, 0)) == size
     assert size_of(found, (LOG, 1)) == (0 if not size else None)
-    empty = seen(replace(base, heard=heard, ends={**base.ends, (LOG, 1): 0}))
+    empty = read_evidence(replace(base, heard=heard, ends={**base.ends, (LOG, 1): 0}))
     assert size_of(empty, (LOG, 1)) == 0
 
 

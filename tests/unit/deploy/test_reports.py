@@ -19,7 +19,7 @@ from rich.console import Console
 from faust_assigner.deploy.judge import Budget, judge
 from faust_assigner.deploy.pauses import Recoveries, Recovery
 from faust_assigner.deploy.play import Question, _new_workers, _restarted_worker, play
-from faust_assigner.deploy.read import Seen, seen
+from faust_assigner.deploy.read import Seen, read_evidence
 from faust_assigner.deploy.render import render
 from faust_assigner.deploy.report import Report
 from faust_assigner.deploy.steps import Known
@@ -77,7 +77,7 @@ def look(made: MadeGroup, settings: Mapping[str, str] | None = None, **more: Any
             told.status, tables=tables, disk_free_bytes=40_000 * (n + 1), is_leader=n == 0
         )
         heard[url] = replace(told, status=replace(status, **more))
-    return seen(replace(base, heard=heard))
+    return read_evidence(replace(base, heard=heard))
 
 
 def answer(

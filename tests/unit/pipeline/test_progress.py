@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.ledgers.refusals import Refused
-from faust_assigner.pipeline.progress import Progress, shown, ui_of
+from faust_assigner.pipeline.progress import Progress, showing_progress, ui_of
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_without_a_terminal_the_line_is_logged_at_each_interval(
         "faust_assigner.pipeline.progress.threading",
         SimpleNamespace(Event=lambda: Waiting(wait, logger), Thread=threading.Thread),
     )
-    with shown(Progress("history"), every_s=60.0):
+    with showing_progress(Progress("history"), every_s=60.0):
         logger.wait(30)
     told = capsys.readouterr()
     assert [line.split(" ")[1] for line in told.err.splitlines()] == ["history", "history"]
@@ -88,7 +88,7 @@ class Waiting:
 def test_the_log_ends_with_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     """A short run logs no line, and no thread remains."""
     before = threading.active_count()
-    with shown(Progress("history")):
+    with showing_progress(Progress("history")):
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
     assert capsys.readouterr().err == ""
@@ -127,7 +127,7 @@ def test_a_terminal_shows_the_newest_line_and_no_log(monkeypatch: pytest.MonkeyP
     before = threading.active_count()
 
     def fails() -> None:
-        with shown(progress) as given:
+        with showing_progress(progress) as given:
             assert (given, threading.active_count()) == (progress, before)
             raise ZeroDivisionError
 

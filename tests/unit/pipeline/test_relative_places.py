@@ -137,7 +137,7 @@ def test_the_log_of_a_run_has_the_time_in_utc_at_the_given_interval(
     monkeypatch.setattr("rich.console.Console.is_terminal", False)
     monkeypatch.setattr(progress, "datetime", Clock)
     monkeypatch.setattr(progress, "threading", SimpleNamespace(Event=Event, Thread=Thread))
-    with progress.shown(progress.Progress("job", clock=lambda: 1.0), every_s=12.5):
+    with progress.showing_progress(progress.Progress("job", clock=lambda: 1.0), every_s=12.5):
         pass
     told = capsys.readouterr()
     assert (told.err, told.out) == ("2026-11-21T12:30:09Z job 0 s: starting\n", "")

@@ -17,7 +17,7 @@ from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
 from faust_assigner.service.store.base import Event, KeyValue, Put, TxnResult, Write
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from faust_assigner.service.view import View
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
@@ -188,7 +188,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Play:
                 await story(stage)
             finally:
                 if not task.done():
-                    await ended(task)
+                    await cancel_and_wait(task)
 
         virtually(leading)
         return found[0]

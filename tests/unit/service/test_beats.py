@@ -12,7 +12,7 @@ import pytest
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment, Pulse
-from faust_assigner.service.digest import Held, held
+from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.errors import Replaced, StoreUnavailable, WrongCaller
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.metrics import Metrics
@@ -71,7 +71,7 @@ async def begin(b: Bench, node: AssignerNode, name: str) -> Helper:
 
 def says(helper: Helper) -> Held:
     """The digest of the helper's holdings."""
-    return held((*at, epoch) for at, epoch in helper.owned.items())
+    return digest_of((*at, epoch) for at, epoch in helper.owned.items())
 
 
 async def beats(
@@ -281,7 +281,7 @@ def test_the_digest_is_what_the_protocol_says() -> None:
         int.from_bytes(sha256(text).digest()[:8], "big") for text in (b"a.b/0/7", b"a.b/10/18000")
     )
     expected = Held(2, (first + second) % 2**64)
-    assert held([("a.b", 0, 7), ("a.b", 10, 18_000)]) == expected
+    assert digest_of([("a.b", 0, 7), ("a.b", 10, 18_000)]) == expected
     assert Held().plus("a.b", 10, 18_000).plus("a.b", 0, 7) == expected
     assert expected.minus("a.b", 0, 7).minus("a.b", 10, 18_000) == Held()
 
@@ -386,7 +386,7 @@ def test_a_partition_that_is_being_released_is_left_out_under_its_raised_epoch()
     )
     view.apply(Event(ALL.epochs, 90, KeyValue(ALL.epochs, codec.dump_base(1_000), 90, 90)))
     epoch = 1_000 + view.assignments[kept].value.epoch
-    assert Holdings().of(view, "old") == held([(*kept, epoch)])
+    assert Holdings().of(view, "old") == digest_of([(*kept, epoch)])
 
 
 def test_raised_epochs_are_held_under_their_new_numbers() -> None:

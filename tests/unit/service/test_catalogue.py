@@ -19,7 +19,7 @@ from faust_assigner.service.records import BY_OPERATOR, Consumer, TopicConfig
 from faust_assigner.service.server.discovery import KafkaTopics
 from faust_assigner.service.store.base import Delete, KeyValue
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, put, store, view_of
@@ -167,7 +167,7 @@ def test_a_check_of_an_earlier_term_does_not_count_as_the_last_one() -> None:
         for checks, removals in ((1, 0), (1, 0), (2, 1)):
             refreshing = asyncio.create_task(found.refresh(term))
             await asyncio.sleep(60.0 * checks + 1.0)
-            await ended(refreshing)
+            await cancel_and_wait(refreshing)
             assert len(written) == removals
 
     virtually(story)

@@ -26,7 +26,7 @@ from faust_assigner.service.client import (
     TopicPartition,
     Warm,
 )
-from faust_assigner.service.digest import held
+from faust_assigner.service.digest import digest_of
 from faust_assigner.service.errors import Expelled, Replaced
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
@@ -446,7 +446,7 @@ async def test_a_heartbeat_says_what_is_held() -> None:
         # empty.
         await until(lambda: any(one.held.count for one in heard))
     said = next(one.held for one in heard if one.held.count)
-    assert (said.count, said.digest) == (1, held([("orders", 1, 0)]).digest)
+    assert (said.count, said.digest) == (1, digest_of([("orders", 1, 0)]).digest)
 
 
 async def test_many_consumers_of_one_process_have_connections_of_their_own() -> None:

@@ -30,7 +30,7 @@ from faust_assigner.service.client.inbox import Inbox
 from faust_assigner.service.client.messages import by_topic, grants_of, other_command
 from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.client.session import Session
-from faust_assigner.service.digest import Held, held
+from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 T0, T1, T2, U0 = (*(TopicPartition("t", n) for n in range(3)), TopicPartition("u", 0))
@@ -49,7 +49,7 @@ def owned(**epochs: int) -> dict[TopicPartition, Grant]:
 
 def digest(**epochs: int) -> Held:
     """The digest of these grants."""
-    return held((*grant.partition, grant.epoch) for grant in grants(**epochs))
+    return digest_of((*grant.partition, grant.epoch) for grant in grants(**epochs))
 
 
 def test_each_update_is_told_as_a_difference() -> None:

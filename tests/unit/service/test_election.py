@@ -12,7 +12,7 @@ from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.leading.election import Election
 from faust_assigner.service.store.base import Compare, KeyValue, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock
 from tests.unit.service.stories import ALL
@@ -60,7 +60,7 @@ async def test_a_stop_beside_a_won_campaign_leaves_no_key_behind() -> None:
     running = asyncio.create_task(election.run())
     while await store.get(ALL.leader) is None:
         await asyncio.sleep(0)
-    await ended(running)
+    await cancel_and_wait(running)
     await election.resign()
     assert await store.get(ALL.leader) is None
     await store.close()

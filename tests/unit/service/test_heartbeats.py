@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.service import values as codec
-from faust_assigner.service.digest import Held, held
+from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.errors import LeaseLost, StoreError, StoreUnavailable, WrongCaller
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leases import HeldLease
@@ -262,7 +262,7 @@ def test_a_registration_that_ends_during_its_heartbeat_leaves_no_lease() -> None
 
 def digest(*grants: tuple[TopicPartition, int]) -> Held:
     """The digest of these partitions and epochs."""
-    return held((*at, epoch) for at, epoch in grants)
+    return digest_of((*at, epoch) for at, epoch in grants)
 
 
 def test_a_lasting_difference_is_repaired_after_a_third_of_the_time_to_live() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faust_assigner.service.client import Grant, Release, TopicPartition
 from faust_assigner.service.client.holdings import Holdings
-from faust_assigner.service.digest import held
+from faust_assigner.service.digest import digest_of
 
 P = [TopicPartition("orders", number) for number in range(4)]
 
@@ -146,15 +146,15 @@ def test_a_new_registration_waits_for_no_part_of_an_old_snapshot() -> None:
 def test_what_is_held_is_told_without_what_is_being_released() -> None:
     """The digest changes with each grant, each requested release, and the session's end."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 2))
-    assert holdings.held() == held([(*P[0], 1), (*P[1], 2)])
+    assert holdings.held() == digest_of([(*P[0], 1), (*P[1], 2)])
     holdings.release(Release(P[0], "b", 9))
-    assert holdings.held() == held([(*P[1], 2)])
+    assert holdings.held() == digest_of([(*P[1], 2)])
     holdings.update([Grant(P[2], 5)], ())
-    assert holdings.held() == held([(*P[1], 2), (*P[2], 5)])
+    assert holdings.held() == digest_of([(*P[1], 2), (*P[2], 5)])
     holdings.released(Release(P[0], "b", 9))
-    assert holdings.held() == held([(*P[1], 2), (*P[2], 5)])
+    assert holdings.held() == digest_of([(*P[1], 2), (*P[2], 5)])
     holdings.expire(11.0)
-    assert holdings.held() == held([])
+    assert holdings.held() == digest_of([])
 
 
 def test_what_is_held_is_not_told_while_a_snapshot_is_half_told() -> None:
@@ -163,7 +163,7 @@ def test_what_is_held_is_not_told_while_a_snapshot_is_half_told() -> None:
     holdings.update([Grant(P[1], 1)], (), snapshot=True, more=True)
     assert holdings.held() is None
     holdings.update([Grant(P[2], 1)], ())
-    assert holdings.held() == held([(*P[1], 1), (*P[2], 1)])
+    assert holdings.held() == digest_of([(*P[1], 1), (*P[2], 1)])
 
 
 def test_what_was_owned_last_is_remembered_until_something_is_owned_again() -> None:
@@ -182,8 +182,8 @@ def test_what_was_owned_last_is_remembered_until_something_is_owned_again() -> N
 def test_there_is_no_digest_while_a_snapshot_is_incomplete() -> None:
     """The digest from before the snapshot would report partitions that the snapshot may take away."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 3))
-    assert holdings.held() == held([("orders", 0, 1), ("orders", 1, 3)])
+    assert holdings.held() == digest_of([("orders", 0, 1), ("orders", 1, 3)])
     holdings.update([Grant(P[2], 5)], (), snapshot=True, more=True)
     assert holdings.held() is None
     holdings.update([Grant(P[0], 7)], ())
-    assert holdings.held() == held([("orders", 2, 5), ("orders", 0, 7)])
+    assert holdings.held() == digest_of([("orders", 2, 5), ("orders", 0, 7)])

@@ -14,7 +14,7 @@ from faust_assigner.service.leading.advance import _events
 from faust_assigner.service.leading.rebalancer import _asks_for_plan
 from faust_assigner.service.records import Assigned, Consumer
 from faust_assigner.service.store.base import KeyValue, Put
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from faust_assigner.service.view import Change, Entry
 from tests.unit.service import test_advance as given
 from tests.unit.service.leader_stage import SETTINGS, T0, T1, T2, T3, Play, Stage, played
@@ -33,14 +33,14 @@ def test_a_later_term_plans_anew_from_an_unchanged_view(play: Play) -> None:
     async def story(s: Stage) -> None:
         await asyncio.sleep(10.0)
         assert s.plans == [2.0]
-        await ended(s.task)  # type: ignore[attr-defined]
+        await cancel_and_wait(s.task)  # type: ignore[attr-defined]
         s.term.revision = 99
         again = asyncio.create_task(s.rebalancer.lead(s.term))
         await asyncio.sleep(1.9)
         assert (s.plans, s.waited) == ([2.0], [77, 99])
         await asyncio.sleep(0.2)
         assert s.plans == [2.0, 12.0]
-        await ended(again)
+        await cancel_and_wait(again)
 
     play(story)
 

@@ -14,7 +14,7 @@ from faust_assigner.service.errors import Compacted, StoreUnavailable
 from faust_assigner.service.mirror import RETRY_S, Mirror
 from faust_assigner.service.records import TopicConfig
 from faust_assigner.service.store.base import Batch, Event, KeyValue, Listing
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.followed import Followed
 from tests.unit.service.stories import ALL
@@ -129,7 +129,7 @@ def test_a_watch_begins_after_the_listing_and_its_batches_are_applied_whole() ->
         await asyncio.sleep(4.0)
         assert (s.mirror.revision, s.heard) == (25, 4.0)
         assert s.told == [["a", "b"], ["a", "c"]]
-        await ended(following)
+        await cancel_and_wait(following)
 
     staged(story, Store(first, watches=[batches]))
 
@@ -152,7 +152,7 @@ def test_a_failed_watch_lists_again_until_the_store_answers_and_watches_from_the
         ]
         assert (s.topics, s.mirror.revision, s.heard) == ({"b": 1}, 30, 4.0)
         assert s.told == [["a"], ["b", "a"]]
-        await ended(following)
+        await cancel_and_wait(following)
 
     staged(story, Store(*listings, watches=[[3.0, Compacted(21, 28)], [None]]))
 
@@ -175,7 +175,7 @@ def test_a_comparison_every_few_seconds_repairs_what_the_watch_missed() -> None:
         await asyncio.sleep(20.0)
         assert (s.heard, s.mirror.revision, s.told) == (150.0, 25, [["a"], ["b"]])
         assert [moment for moment, *_ in s.store.calls] == [0.0, 50.0, 100.0, 150.0]
-        await ended(comparing)
+        await cancel_and_wait(comparing)
 
     staged(story, Store(*listings))
 
@@ -189,7 +189,7 @@ def test_waits_for_a_revision_end_with_it_or_with_the_mirror() -> None:
         following = asyncio.create_task(s.mirror.follow())
         await asyncio.sleep(1.0)
         assert [wait.done() for wait in waits] == [True, True, False]
-        await ended(following)
+        await cancel_and_wait(following)
         s.mirror.end()
         with pytest.raises(StoreUnavailable, match="this instance is stopping"):
             await waits[2]
@@ -232,7 +232,7 @@ def test_a_store_with_another_past_raises_the_epochs_and_is_read_anew(
             with pytest.raises(StoreUnavailable):
                 await waiting
         waiting.cancel()
-        await ended(comparing)
+        await cancel_and_wait(comparing)
 
     staged(story, Store(Listing(20, (kv("a", 12),)), listing, listing))
 

@@ -13,7 +13,7 @@ from faust_assigner.service import epochs
 from faust_assigner.service import mirror as under_test
 from faust_assigner.service import values as codec
 from faust_assigner.service.store.base import Batch, Event, KeyValue, Listing
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from tests.unit.service.stories import ALL
 from tests.unit.service.test_mirror_steps import Stage, Store, event, kv, staged
 
@@ -69,7 +69,7 @@ def test_a_restored_store_is_read_again_after_its_epochs_are_raised() -> None:
         assert (s.mirror.revision, s.told[2:]) == (46, [["d"]])
         await asyncio.wait([waiting])
         assert str(waiting.exception()) == "the store was restored: the last writes may be lost"
-        await ended(following)
+        await cancel_and_wait(following)
 
     staged(story, Store(*listings, watches=watches))
 
@@ -127,7 +127,7 @@ def test_after_a_slow_listing_one_key_is_read_for_twenty_times_as_long() -> None
             (26.0, "list"),
         ]
         assert s.heard == 27.0
-        await ended(comparing)
+        await cancel_and_wait(comparing)
 
     staged(story, Slow(Listing(20, ())), reconcile_s=4.0)
 

@@ -13,10 +13,10 @@ from faust_assigner.service.leading.bundles import Bundle
 from faust_assigner.service.leading.moves import (
     held_back,
     living_owners,
+    pinned_partitions,
     planned,
     rebalance,
     waiting,
-    wished,
 )
 from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.leading.tidying import tidy
@@ -244,11 +244,11 @@ def test_an_operators_order_covers_the_co_partitioned_partitions() -> None:
     """Only partitions with the pinned numbers are covered."""
     bound = replace(A, co_partitioned=(("t", "u"),))
     view = seen({}, consumers=[bound], topics={"t": 3, "u": 3, "v": 3})
-    assert wished(view) == set()
+    assert pinned_partitions(view) == set()
     u1, v2 = TopicPartition("u", 1), TopicPartition("v", 2)
     for at in (u1, v2):
         put(view, ALL.pin(at), codec.dump_pin(Pin(at, "a")))
-    assert wished(view) == {T1, u1, v2}
+    assert pinned_partitions(view) == {T1, u1, v2}
 
 
 # -- clean-up ----------------------------------------------------------------------------------------

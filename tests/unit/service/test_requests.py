@@ -12,7 +12,7 @@ from faust_assigner.service.client import Registration, Release, TopicPartition,
 from faust_assigner.service.client import channel as channel_module
 from faust_assigner.service.client.channel import MESSAGE_BYTES, Access
 from faust_assigner.service.client.requests import MOST_SAID, Requests
-from faust_assigner.service.digest import Held, held
+from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 REQUESTS = Requests("c", "i", "g")
@@ -25,7 +25,7 @@ WARM, RELEASE = Warm(TopicPartition("t", 3), "b", 7), Release(TopicPartition("t"
     ("said", "message"),
     [
         (None, None),
-        (held(()), pb.Held()),
+        (digest_of(()), pb.Held()),
         (Held(0, 5), pb.Held(digest=5)),
         (Held(4, 0), pb.Held(count=4)),
         (Held(4, 9), pb.Held(count=4, digest=9)),

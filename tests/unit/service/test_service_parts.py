@@ -15,7 +15,7 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.certificates import Pem, PemFiles, stamp_of
-from faust_assigner.service.digest import Held, held
+from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.errors import (
     BadRequest,
     Expelled,
@@ -34,7 +34,7 @@ from faust_assigner.service.instance_state import InstanceState
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.store.base import Delete, Put, Write, absent, unchanged
 from faust_assigner.service.store.rewrite import ATTEMPTS, rewritten
-from faust_assigner.service.tasks import ended, first
+from faust_assigner.service.tasks import cancel_and_wait, first
 from faust_assigner.service.view import Change, View
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
@@ -221,10 +221,10 @@ DIGEST_OF_T_0_5 = 0xF978EA1A80235E84
 def test_a_digest_is_the_sum_of_the_first_eight_bytes_of_each_hash() -> None:
     """A different program computed one of the digests; the order is irrelevant; sums are modulo 2**64."""
     one, two = Held(1, 0x6F3A1D9C00000000), ("t", 1, 5)
-    a, b = held([("t", 0, 5)]), held([two])
+    a, b = digest_of([("t", 0, 5)]), digest_of([two])
     assert (
-        held([("t", 0, 5), two])
-        == held([two, ("t", 0, 5)])
+        digest_of([("t", 0, 5), two])
+        == digest_of([two, ("t", 0, 5)])
         == Held(2, (a.digest + b.digest) % 2**64)
     )
     assert a.plus(*two) == Held(2, (a.digest + b.digest) % 2**64)
@@ -359,11 +359,11 @@ async def test_an_ended_task_has_ended_and_its_error_is_logged(
         raise ValueError("broken")
 
     quiet = asyncio.create_task(asyncio.sleep(99.0))
-    await ended(quiet)
+    await cancel_and_wait(quiet)
     assert (quiet.cancelled(), caplog.records) == (True, [])
     task = asyncio.create_task(fails(), name="a part")
     await asyncio.sleep(0)
-    await ended(task)
+    await cancel_and_wait(task)
     assert "a part failed" in caplog.text
 
 

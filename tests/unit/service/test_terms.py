@@ -14,7 +14,7 @@ from faust_assigner.service.leading.election import Deposed, Election, Leadershi
 from faust_assigner.service.records import Leader
 from faust_assigner.service.store.base import Compare, Delete, Field, Put, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL
@@ -83,7 +83,7 @@ def test_one_instance_leads_under_a_renewed_lease_and_the_other_looks_again() ->
         assert two.vacant_at == [3.0 * n for n in range(34)]
         assert list(store._leases) == [lease_id]
         for task in running:
-            await ended(task)
+            await cancel_and_wait(task)
 
     virtually(story)
 
@@ -114,7 +114,7 @@ def test_a_term_whose_work_ends_gives_its_key_back_at_once(
         await asyncio.sleep(10.0)
         assert [began for began, _ in one.terms] == [0.0, again]
         assert one.vacant_at[0] == again - 3.0
-        await ended(running)
+        await cancel_and_wait(running)
 
     virtually(story)
 
@@ -133,7 +133,7 @@ def test_a_term_ends_with_its_lease() -> None:
         assert (one.ends, one.election.term, term.is_held) == ([4.0], None, False)
         await asyncio.sleep(3.0)
         assert [began for began, _ in one.terms] == [0.0, 7.0]
-        await ended(running)
+        await cancel_and_wait(running)
 
     virtually(story)
 
@@ -175,7 +175,7 @@ def test_nobody_campaigns_while_an_instance_leads() -> None:
         store.fails = {"txn"}
         await asyncio.sleep(3.0)
         assert (store.txns, store._next_lease) == ([], 1)
-        await ended(running)
+        await cancel_and_wait(running)
 
     virtually(story)
 
@@ -194,7 +194,7 @@ def test_a_store_without_an_answer_is_asked_again(call: str) -> None:
         store.fails = set()
         await asyncio.sleep(3.0)
         assert [began for began, _ in one.terms] == [9.0]
-        await ended(running)
+        await cancel_and_wait(running)
 
     virtually(story)
 
@@ -210,7 +210,7 @@ def test_a_resignation_deletes_the_key_and_the_lease(fails: set[str]) -> None:
         await asyncio.sleep(1.0)
         term = one.election.term
         assert term is not None
-        await ended(running)
+        await cancel_and_wait(running)
         store.fails, store.txns[:] = fails, []
         await one.election.resign()
         assert store.txns == [
@@ -235,7 +235,7 @@ def test_a_resignation_deletes_the_key_before_the_lease(is_held: bool) -> None:
         await asyncio.sleep(1.0)
         term = one.election.term
         assert term is not None
-        await ended(running)
+        await cancel_and_wait(running)
         assert one.election.term is term
         commit, revoke = term.commit, term.lease.revoke
 
@@ -281,6 +281,6 @@ def test_a_leader_writes_only_under_its_key_and_its_lease() -> None:
         with pytest.raises(Deposed, match=f"revision {term.revision} has ended"):
             await term.commit([], [put])
         assert len(store.txns) == 1
-        await ended(running)
+        await cancel_and_wait(running)
 
     virtually(story)

@@ -17,7 +17,7 @@ from faust_assigner.service.leading.election import Deposed
 from faust_assigner.service.records import BY_OPERATOR, IN_KAFKA, Consumer, TopicConfig
 from faust_assigner.service.store.base import Delete, Event, Put, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.service.tasks import ended
+from faust_assigner.service.tasks import cancel_and_wait
 from faust_assigner.service.view import Change
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
@@ -178,7 +178,7 @@ def test_a_lost_topic_is_written_again_at_once_and_without_news_at_the_next_refr
             await asyncio.sleep(90.0)
             assert await kept.topics() == {"a": (2, False), "b": (3, False)}
             await kept.see()
-        await ended(keeping)
+        await cancel_and_wait(keeping)
 
     virtually(story)
 
@@ -202,7 +202,7 @@ def test_a_lost_topic_is_written_when_the_store_answers_again() -> None:
         assert (fails, await kept.topics()) == ([], {})
         await asyncio.sleep(100.0)
         assert await kept.topics() == {"a": (2, False)}
-        await ended(keeping)
+        await cancel_and_wait(keeping)
 
     virtually(story)
 
@@ -337,7 +337,7 @@ def test_the_leader_follows_kafka_at_every_refresh() -> None:
         del kafka["gone"]
         await asyncio.sleep(100.0)
         assert len(term.commits) == 1
-        await ended(refreshing)
+        await cancel_and_wait(refreshing)
 
     virtually(story)
 
@@ -364,7 +364,7 @@ def test_a_topic_that_an_operator_removes_during_a_refresh_stays_removed() -> No
         await asyncio.sleep(100.1)
         assert await kept.topics() == {}
         assert await kept.marks() == {"a": BY_OPERATOR, "b": BY_OPERATOR}
-        await ended(refreshing)
+        await cancel_and_wait(refreshing)
 
     virtually(story)
 

@@ -11,7 +11,7 @@ from yarl import URL
 
 from faust_assigner.errors import ConfigError, MissingExtra
 from faust_assigner.settings.extras import missing_extra, needs
-from faust_assigner.settings.places import allowed, is_loopback, is_loopback_url, named
+from faust_assigner.settings.places import allowed, is_loopback, is_loopback_url, matches_any
 from faust_assigner.settings.schema import (
     FOLDER_TOPIC_OR_OFF,
     LABEL,
@@ -161,7 +161,7 @@ def test_a_loopback_address_is_known_in_every_form() -> None:
     assert not is_loopback_url("http://[x")
     assert is_loopback("localhost")
     assert not is_loopback("localhost.example")
-    assert not named(URL("http://a"), ())
+    assert not matches_any(URL("http://a"), ())
 
 
 def test_a_missing_package_is_named_with_the_extra_that_installs_it() -> None:

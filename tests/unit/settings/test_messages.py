@@ -11,7 +11,7 @@ from yarl import URL
 from faust_assigner.errors import ConfigError
 from faust_assigner.settings.extras import missing_extra
 from faust_assigner.settings.known import check_environment, check_keywords
-from faust_assigner.settings.places import named
+from faust_assigner.settings.places import matches_any
 from faust_assigner.settings.schema import PLACES, SWITCH, Setting, number, one_of, read, whole
 
 END = " (docs/reference/settings.md lists them all)"
@@ -173,10 +173,10 @@ def test_places_are_lower_case_patterns_and_each_network_is_checked() -> None:
     for said in ("a,10.0.0.0/99", ["10.0.0.0/8", "x/8"]):
         with pytest.raises(ValueError, match="does not appear to be"):
             PLACES.parse(said)
-    assert named(URL("http://Shop-1:6066"), ("shop-1:6066",))
-    assert not named(URL("http://shop-1:6067"), ("shop-1:6066",))
-    assert not named(URL("http://shop-1"), ("10.0.0.0/8",))
-    assert named(URL("http://10.9.9.9:1"), ("shop", "10.0.0.0/8"))
+    assert matches_any(URL("http://Shop-1:6066"), ("shop-1:6066",))
+    assert not matches_any(URL("http://shop-1:6067"), ("shop-1:6066",))
+    assert not matches_any(URL("http://shop-1"), ("10.0.0.0/8",))
+    assert matches_any(URL("http://10.9.9.9:1"), ("shop", "10.0.0.0/8"))
 
 
 def test_a_missing_package_without_a_name_stays_as_it_is() -> None:

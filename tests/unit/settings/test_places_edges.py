@@ -8,7 +8,7 @@ import pytest
 from yarl import URL
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.settings.places import allowed, is_loopback_url, named
+from faust_assigner.settings.places import allowed, is_loopback_url, matches_any
 from faust_assigner.settings.schema import read
 from faust_assigner.settings.table import LEDGER, URLS
 
@@ -58,7 +58,7 @@ def test_a_network_may_be_given_by_one_of_its_hosts(url: str, is_allowed: bool) 
     patterns = read(URLS, argument="10.0.0.5/8, *.SHOP,,w7:6066", environment={})
     assert patterns == ("10.0.0.5/8", "*.shop", "w7:6066")
     assert allowed(URL(url), OWN, patterns) is is_allowed
-    assert named(URL(url), patterns) is (is_allowed or url.startswith("ftp"))
+    assert matches_any(URL(url), patterns) is (is_allowed or url.startswith("ftp"))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_an_address_in_brackets_is_written_as_in_a_url(pattern: str, urls: set[s
     patterns = read(URLS, argument=pattern, environment={})
     hosts = ("[fd00::1]:6066", "[fd00::1]:80", "[fd00::f]:6066", "f", "w1")
     asked = [f"http://{host}" for host in hosts]
-    assert {url for url in asked if named(URL(url), patterns)} == urls
+    assert {url for url in asked if matches_any(URL(url), patterns)} == urls
     assert {url for url in asked if allowed(URL(url), OWN, patterns)} == urls
 
 

@@ -17,7 +17,7 @@ from faust_assigner.errors import TryAgain
 from faust_assigner.status import collect, ledgers
 from faust_assigner.status.collect import Looks, Where, _topics
 from faust_assigner.status.evidence import Evidence, Heard
-from faust_assigner.status.members import listed
+from faust_assigner.status.members import join_sorted
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, SILENT
 from faust_assigner.wire.worker_status import Peer, Peers, Rounds, RoundTold, WorkerStatus
 from tests.unit.status.test_looks import MOVING, group, member, net
@@ -270,7 +270,7 @@ async def test_a_block_of_looks_resolves_many_hosts_at_once_and_closes_all_its_c
 )
 def test_five_names_are_listed_in_order_and_the_rest_is_counted(count: int, words: str) -> None:
     """The names are sorted."""
-    assert listed(reversed("abcdef"[:count])) == words
+    assert join_sorted(reversed("abcdef"[:count])) == words
 
 
 async def test_a_look_has_a_time_limit_for_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,15 @@ from faust_assigner.status.report import (
     Standstill,
     WaitReport,
 )
-from faust_assigner.status.words import behind, condition, named, names_of, span, table_of, why
+from faust_assigner.status.words import (
+    behind,
+    condition,
+    names_of,
+    span,
+    table_of,
+    why,
+    with_member_names,
+)
 from tests.support.status import group
 
 REPORT = build(group(1).evidence())
@@ -156,7 +164,7 @@ def test_the_last_decision_is_one_sentence(more: Any, text: str) -> None:
 
 def test_names_replace_the_urls_of_both_lists() -> None:
     """Only the named trigger shows its members."""
-    found = named(decision(), {"http://b:2": "bee", "http://c:3": "sea"})
+    found = with_member_names(decision(), {"http://b:2": "bee", "http://c:3": "sea"})
     assert (found.joined, found.left) == (("http://a:1/", "bee"), ("sea",))
     assert why(replace(found, trigger="rejoin+leave")) == (
         "a member requested it and members left (sea)"

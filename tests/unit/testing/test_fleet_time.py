@@ -213,7 +213,7 @@ def rested(
             if now[0] > seconds:
                 raise AssertionError(what())
 
-    monkeypatch.setattr(rest_module, "rest", rest)
+    monkeypatch.setattr(rest_module, "owners_at_rest", rest)
     monkeypatch.setattr(rest_module, "wait_until", wait_until)
     monkeypatch.setattr(rest_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     wait()

@@ -13,7 +13,7 @@ import pytest
 from faust_assigner.testing import rest as under_test
 from faust_assigner.testing.faults import Faults, _client_id
 from faust_assigner.testing.log import _partition_of_key, decoded, encoded
-from faust_assigner.testing.moves import listed, moves, named, owners
+from faust_assigner.testing.moves import join_phrases, move_phrases, moves, owners
 from faust_assigner.testing.reporting import (
     Part,
     State,
@@ -22,7 +22,7 @@ from faust_assigner.testing.reporting import (
     generation_of,
     report,
 )
-from faust_assigner.testing.rest import rest
+from faust_assigner.testing.rest import owners_at_rest
 from faust_assigner.testing.waiting import wait_until
 
 
@@ -179,7 +179,7 @@ def test_a_group_is_at_rest_if_each_partition_has_one_owner_and_no_worker_waits(
 ) -> None:
     """All workers are in the same generation; the topic has two partitions."""
     monkeypatch.setattr(under_test.log, "ends", lambda broker, topic: [0, 0])
-    found = rest(workers, None)  # type: ignore[arg-type]
+    found = owners_at_rest(workers, None)  # type: ignore[arg-type]
     assert (found is not None) is is_at_rest
     if found is not None:
         assert found == (4, owners(workers))
@@ -191,10 +191,10 @@ def test_a_move_is_a_task_of_both_states_with_another_owner() -> None:
     now = {(1, 0): "a", (1, 1): "b", (1, 3): "b"}
     found = moves(before, now)
     assert found == {(1, 1): ("a", "b")}
-    assert named(found) == ["task 1-1 from a to b"]
+    assert move_phrases(found) == ["task 1-1 from a to b"]
     phrases = [str(n) for n in range(12)]
-    assert listed(phrases, most=11).endswith("10 and 1 more")
-    assert listed(phrases[:10]) == ", ".join(phrases[:10])
+    assert join_phrases(phrases, most=11).endswith("10 and 1 more")
+    assert join_phrases(phrases[:10]) == ", ".join(phrases[:10])
 
 
 # -- faults

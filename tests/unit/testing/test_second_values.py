@@ -14,7 +14,7 @@ import pytest
 from faust_assigner.testing import apps, in_process, log, processes, turns, waiting
 from faust_assigner.testing.clock import Alarm, Clock
 from faust_assigner.testing.in_process import InProcess, Progress
-from faust_assigner.testing.moves import moves, named
+from faust_assigner.testing.moves import move_phrases, moves
 from faust_assigner.testing.reporting import Part, State
 from tests.unit.testing.made import Process, made
 from tests.unit.testing.test_lives import Apps
@@ -52,7 +52,7 @@ def test_moves_are_listed_by_their_tasks() -> None:
     """The order of the workers' reports does not matter."""
     before = {(2, 0): "a", (1, 10): "a", (1, 2): "b", (0, 5): "c"}
     now = {(0, 5): "a", (1, 2): "c", (1, 10): "b", (2, 0): "a"}
-    assert named(moves(before, now)) == [
+    assert move_phrases(moves(before, now)) == [
         *("task 0-5 from c to a", "task 1-2 from b to c", "task 1-10 from a to b")
     ]
 

@@ -14,7 +14,7 @@ from faust_assigner.testing import kafka, log, ports, turns, worker
 from faust_assigner.testing import rest as rest_module
 from faust_assigner.testing.faults import Faults
 from faust_assigner.testing.reporting import Part
-from faust_assigner.testing.rest import rest, wait_for_rest
+from faust_assigner.testing.rest import owners_at_rest, wait_for_rest
 from tests.unit.testing.made import Noted, made
 from tests.unit.testing.test_kit_parts import Wire, request
 
@@ -131,14 +131,14 @@ def test_a_worker_that_is_ready_for_another_generation_is_not_at_rest(
     for number, one in enumerate(workers):
         one.state.actives = frozenset({Part("t", number, 7)})
     broker: Any = None
-    assert rest(workers, broker) == (4, {(7, 0): "w1", (7, 1): "w2"})
+    assert owners_at_rest(workers, broker) == (4, {(7, 0): "w1", (7, 1): "w2"})
     for ready in (3, 5):
         workers[1].state.ready = ready
-        assert rest(workers, broker) is None
+        assert owners_at_rest(workers, broker) is None
     workers[1].state.ready = 4
     workers[1].state.generation = 5
-    assert rest(workers, broker) is None
-    assert rest([], broker) is None
+    assert owners_at_rest(workers, broker) is None
+    assert owners_at_rest([], broker) is None
 
 
 def test_a_group_without_rest_is_told_by_each_workers_own_reason(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def test_settings_are_named_with_their_values() -> None:
 )
 def test_a_value_is_shown_without_secrets(value: Any, text: str) -> None:
     """A URL's user, password, query and fragment are left out."""
-    assert document.shown(value) == text
+    assert document.setting_text(value) == text
 
 
 async def test_a_document_has_no_password_of_any_setting() -> None:

@@ -248,4 +248,4 @@ class Mode(Enum):
 )
 def test_values_of_every_kind_are_shown_as_text(value: Any, text: str) -> None:
     """Each item of a tuple is converted separately."""
-    assert document.shown(value) == text
+    assert document.setting_text(value) == text

@@ -99,7 +99,7 @@ def _without_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
         "to_batch",
         lambda records, position, decoding, whole: (
             ("batch", *whole.args, len(records), position)
-            if decoding is ANYTHING and whole.func is bring_up.whole
+            if decoding is ANYTHING and whole.func is bring_up.to_consumer_record
             else "a batch of other records",
             ["refused"],
         ),

@@ -13,7 +13,7 @@ from aiokafka import TopicPartition
 from faust.types import TP
 
 from faust_assigner.app.recovery import unreadable as module
-from faust_assigner.app.recovery.batched_replay import whole
+from faust_assigner.app.recovery.batched_replay import to_consumer_record
 from faust_assigner.app.recovery.unreadable import UnreadableRecords, keep, reason_of, unreadable_of
 
 HERE, OTHER = TP("log", 3), TP("log", 4)
@@ -112,13 +112,13 @@ def test_a_bare_record_is_completed_for_a_schema_of_someones_own() -> None:
         checksum=77,
         headers=[("a", b"b")],
     )
-    found = whole(TopicPartition("log", 3), record)
+    found = to_consumer_record(TopicPartition("log", 3), record)
     assert (found.topic, found.partition, found.offset) == ("log", 3, 7)
     assert (found.timestamp, found.timestamp_type, found.checksum) == (5, 1, 77)
     assert (found.key, found.value, found.headers) == (b"abc", None, (("a", b"b"),))
     assert (found.serialized_key_size, found.serialized_value_size) == (3, -1)
     record.key, record.value = None, b""
-    found = whole(TopicPartition("log", 3), record)
+    found = to_consumer_record(TopicPartition("log", 3), record)
     assert (found.serialized_key_size, found.serialized_value_size) == (-1, 0)
 
 

@@ -262,7 +262,9 @@ async def test_an_answer_that_comes_after_its_peer_has_gone_disturbs_nobody() ->
     answers: list[Any] = []
     groups = SimpleNamespace(ask=lambda group_id, event_for, answer, peer: answers.append(answer))
     call = cast(Any, SimpleNamespace(node=SimpleNamespace(groups=groups), peer=None))
-    waiting = [asyncio.ensure_future(membership.asked(call, "g", cast(Any, None))) for _ in "ab"]
+    waiting = [
+        asyncio.ensure_future(membership.apply_to_group(call, "g", cast(Any, None))) for _ in "ab"
+    ]
     await asyncio.sleep(0)
     waiting[0].cancel()
     await asyncio.sleep(0)

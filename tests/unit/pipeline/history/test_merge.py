@@ -14,7 +14,7 @@ from faust_assigner.pipeline.history.here import Here
 from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.merge import DayChanges, by_day, merge_day, named_in, resolve
 from faust_assigner.pipeline.history.store import PENDING, Day, Store, table_schema
-from faust_assigner.pipeline.ledgers.progress import whole
+from faust_assigner.pipeline.ledgers.progress import plan_full_visit
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.schema import FACTS
 from tests.integration.spark.ledgers import Ledger, bad
@@ -367,7 +367,7 @@ def test_the_work_of_a_visit_reports_the_days_that_it_touched_and_changed(tmp_pa
     store, shown = Store(options.out), Progress()
 
     def work() -> Here:
-        return Here(whole(options.ledgers, options.period, {}), options, shown)
+        return Here(plan_full_visit(options.ledgers, options.period, {}), options, shown)
 
     first = work()
     assert (first.lines.counts.accepted, first.lines.counts.lines) == (4, 1)

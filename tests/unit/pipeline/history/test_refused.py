@@ -11,7 +11,7 @@ from faust_assigner.pipeline.history import refused
 from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.refused import RefusedLines, joined, table_of
 from faust_assigner.pipeline.ledgers.parse import parse_chunks
-from faust_assigner.pipeline.ledgers.progress import Progress, Visit, whole
+from faust_assigner.pipeline.ledgers.progress import Progress, Visit, plan_full_visit
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from tests.integration.spark.ledgers import Ledger, bad
 from tests.unit.pipeline.history.made import at
@@ -93,7 +93,7 @@ def test_watched_batches_count_each_line_and_stay_as_they_are(tmp_path: Path) ->
     """The batch has an accepted line, two refused lines and the closing row."""
     ledger = Ledger(tmp_path)
     path = ledger.write("w.jsonl", [bad(b"x", "JSON"), *at("2026-11-20", 1, 2), bad(b"[]", "JSON")])
-    chunks = whole([str(tmp_path)], HistoryOptions((), "").period, {}).chunks
+    chunks = plan_full_visit([str(tmp_path)], HistoryOptions((), "").period, {}).chunks
     batches = list(parse_chunks(chunks))
     lines = RefusedLines(Refused(accepted=10, keep=5))
     assert list(lines.watch(batches)) == batches

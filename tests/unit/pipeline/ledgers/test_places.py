@@ -26,7 +26,7 @@ from faust_assigner.pipeline.ledgers.chunks import (
 from faust_assigner.pipeline.ledgers.files import find_files
 from faust_assigner.pipeline.ledgers.parse import parse_chunks
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.progress import news, whole
+from faust_assigner.pipeline.ledgers.progress import news, plan_full_visit
 from tests.integration.spark.ledgers import DECISION, SAMPLE, good
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -118,7 +118,7 @@ def test_a_visit_of_whole_files_finds_them_again_by_their_inodes(tmp_path: Path)
     path.write_bytes(b"one\n")
     os.link(path, tmp_path / "other")
     paths = [str(tmp_path), str(path)]
-    (chunk,) = whole(paths, Period(), {}).chunks
+    (chunk,) = plan_full_visit(paths, Period(), {}).chunks
     assert (chunk.name, chunk.end, chunk.inode) == (str(path), 4, path.stat().st_ino)
     assert [(one.name, one.inode) for one in news(paths, {}, {}).chunks] == [
         (str(path), path.stat().st_ino)

@@ -338,7 +338,7 @@ def test_a_period_begins_at_the_first_record_of_its_time(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(progress, "offsets_since", offsets)
     source = TopicSource(Cluster("a:1"), "ledger")
-    found = progress.whole([source.url], Period(since), {})
+    found = progress.plan_full_visit([source.url], Period(since), {})
     assert [(span.partition, span.start, span.end) for span in found.spans] == [(0, 40, 50)]
     assert asked == [SLACK]
     assert timedelta(hours=1) == SLACK

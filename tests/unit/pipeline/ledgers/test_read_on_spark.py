@@ -144,7 +144,7 @@ def test_a_ledger_is_planned_read_and_cut_to_its_period(monkeypatch: pytest.Monk
         asked.append((*given, connector))
         return "parsed"
 
-    monkeypatch.setattr(sources, "whole", whole)
+    monkeypatch.setattr(sources, "plan_full_visit", whole)
     monkeypatch.setattr(sources, "read_visit", read_visit)
     spark: Any = "spark"
     period = Cut(since=NOON)
@@ -174,7 +174,7 @@ def test_a_checked_ledger_has_its_counts_or_is_refused(monkeypatch: pytest.Monke
         def on_spark(self, parsed: Any) -> Any:
             return ("cut", parsed)
 
-    monkeypatch.setattr(sources, "whole", lambda *given: given)
+    monkeypatch.setattr(sources, "plan_full_visit", lambda *given: given)
     monkeypatch.setattr(sources, "read_visit", lambda *given: asked.append(given) or "lines")
     monkeypatch.setattr(sources, "refused_of", lambda lines: asked.append(lines) or counts)
     monkeypatch.setattr(sources, "without_future_on_spark", lambda *given: ("past", *given))

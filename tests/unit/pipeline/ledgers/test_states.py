@@ -16,7 +16,7 @@ from faust_assigner.pipeline.ledgers import progress, rows
 from faust_assigner.pipeline.ledgers.chunks import Chunk
 from faust_assigner.pipeline.ledgers.current import GroupState, current_here
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.progress import Progress, Span, Visit, news, whole
+from faust_assigner.pipeline.ledgers.progress import Progress, Span, Visit, news, plan_full_visit
 from faust_assigner.pipeline.ledgers.refusals import (
     EmptyLedger,
     Refused,
@@ -99,7 +99,9 @@ def test_a_whole_visit_has_all_files_of_its_period_and_all_topics(
         return Changelog(source.topic, {1: Extent(4, 9), 0: Extent(2, 2)}, 0, None)
 
     monkeypatch.setattr(progress, "topic_now", look)
-    found = whole(["kafka://a:1/t", str(tmp_path), "kafka://a:1/u"], Period(), {"client.id": "me"})
+    found = plan_full_visit(
+        ["kafka://a:1/t", str(tmp_path), "kafka://a:1/u"], Period(), {"client.id": "me"}
+    )
     path = tmp_path / "b.jsonl"
     assert found.chunks == [Chunk(str(path), 0, 5, path.stat().st_ino)]
     assert [source.cluster.properties for source in asked] == 2 * [{"client.id": "me"}]

@@ -13,7 +13,7 @@ from typing import Any, Self
 import grpc
 import pytest
 
-from faust_assigner.service.digest import Held, held
+from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server import servicer as servicer_module
@@ -197,7 +197,7 @@ class Member:
         while True:
             await asyncio.sleep(seconds)
             if self.session:
-                mine = held((t, n, epoch) for (t, n), epoch in self.owned.items())
+                mine = digest_of((t, n, epoch) for (t, n), epoch in self.owned.items())
                 if self.digest_of is not None:
                     mine = self.digest_of(self)
                 said = pb.Held(count=mine.count, digest=mine.digest)
