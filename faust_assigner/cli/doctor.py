@@ -88,8 +88,8 @@ def doctor(
     """Find problems in an app's setup or in a running group, with their fixes.
 
     -A checks the app on this machine without any connection. With --bootstrap the app's topics and its
-    running group are checked as well; --group alone checks a group without its code. The exit code is 0
-    without findings, 1 with findings, and 2 if no check was possible.
+    running group are checked as well; --group alone checks a group without its code. The exit code is 1
+    with findings of the level of --fail-on or above, 2 if no check was possible, and otherwise 0.
     """
     from faust_assigner.doctor.app_checks import Deployment
 

@@ -36,8 +36,7 @@ packages_option = click.option(
     "--packages",
     default="",
     metavar="A:B:C[,...]",
-    help="Maven packages for Spark, in the format of spark-submit "
-    "(results on s3:// need org.apache.hadoop:hadoop-aws:3.5.0).",
+    help="Maven packages for Spark, in the format of spark-submit.",
 )
 max_refused_option = click.option(
     "--max-refused",

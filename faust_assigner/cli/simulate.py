@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     "--out",
     default="",
     metavar="DIR",
-    help="Folder for the results: sim_result (Parquet) and report.json.",
+    help="Folder for the results: sim_result (Parquet) and report.json. With Spark, s3:// needs "
+    "--packages org.apache.hadoop:hadoop-aws:3.5.0.",
 )
 @click.option(
     "--ledger",
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     default="ours,ours+static,ours+static+weights,stock,stock+static",
     show_default=True,
     help="Names (ours, stock, aiokafka-sticky, aiokafka-roundrobin, package.module:callable), "
-    "each with +static and +weights.",
+    "each with +static, +weights and +eager.",
 )
 @click.option("--replicas", default="0,1,2", show_default=True, help="Numbers of standbys to try.")
 @click.option(

@@ -236,7 +236,7 @@ LEDGER: Final = Setting[Path | str | None](
     Path("ledger"),
     "the folder of the ledger, in which each process writes a separate file; or `topic:NAME`: a topic "
     "of the app's own cluster, created if missing; or `off`",
-    "`ledger` in the app's data directory (Faust's `datadir`)",
+    "`ledger` in Faust's `datadir` (`DATADIR/ledger`)",
     of_worker=True,
 )
 LEDGER_FILE_BYTES: Final = Setting(

@@ -9,7 +9,7 @@ from faust_assigner.cli.service import looks, orders
 
 @click.group()
 def service() -> None:
-    """Ask the assigner service, and give it orders. ``faust-assigner serve`` runs it."""
+    """Ask the assigner service, and give it orders. The command serve runs it."""
 
 
 for command in (

@@ -126,10 +126,13 @@ def what_if_here(request: Request, change: Change) -> dict[str, Any]:
     """
     if request.ledgers:
         current, load = _current(request)
+        rows = what_if(current, change, load, replicas=request.replicas, costs=request.costs)
     else:
         scenario = request.shape.scenario(0, scenario_seed(request.seed, 0))
-        current, load = generated(scenario, max(request.replicas))
-    rows = what_if(current, change, load, replicas=request.replicas, costs=request.costs)
+        rows = []
+        for count in request.replicas:
+            current, load = generated(scenario, count)
+            rows += what_if(current, change, load, replicas=(count,), costs=request.costs)
     report = {
         "group_id": current.group_id,
         "decision_id": current.decision_id,

@@ -94,11 +94,10 @@ def what_if(
 
 def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
     """Return the members after ``change``; each new member joins the rack with the fewest members."""
-    racks = {member.rack_id for member in members}
+    racks = sorted({member.rack_id for member in members if member.rack_id is not None})
     if change.lose_rack is not None and change.lose_rack not in racks:
-        raise ConfigError(
-            f"no member is in rack {change.lose_rack!r}, racks: {sorted(map(str, racks))}"
-        )
+        known = f"the racks are {', '.join(racks)}" if racks else "no member has a rack"
+        raise ConfigError(f"no member is in rack {change.lose_rack!r}; {known}")
     unknown = sorted(set(change.remove) - {name for member in members for name in _names(member)})
     if unknown:
         known = ", ".join(sorted(_names(member)[0] for member in members))

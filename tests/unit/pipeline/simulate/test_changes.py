@@ -109,8 +109,10 @@ def test_members_are_removed_by_instance_or_member_id() -> None:
     with pytest.raises(ConfigError) as failure:
         changed(members, Change(remove=("zz", "id-1", "yy")))
     assert str(failure.value) == "no member is called 'yy'; there are: id-2, w1, w3"
-    with pytest.raises(ConfigError, match=r"rack 'r9', racks: \['r1', 'r2'\]"):
+    with pytest.raises(ConfigError, match="rack 'r9'; the racks are r1, r2"):
         changed(members, Change(lose_rack="r9"))
+    with pytest.raises(ConfigError, match="rack 'r9'; no member has a rack"):
+        changed([Member("id-1", ["t"])], Change(lose_rack="r9"))
     assert [m.member_id for m in changed(members, Change(lose_rack="r1"))] == ["id-1"]
 
 

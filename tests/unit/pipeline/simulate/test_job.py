@@ -19,6 +19,7 @@ from faust_assigner.pipeline.simulate.facts import Facts
 from faust_assigner.pipeline.simulate.job import Request
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.simulate.report import LEAST_OF_A_PART
+from faust_assigner.pipeline.simulate.scenarios import Shape
 from faust_assigner.pipeline.simulate.what_if import Change
 from faust_assigner.simulation.fleet import Costs
 
@@ -117,7 +118,7 @@ def test_a_ledger_is_read_with_the_options_of_the_command(monkeypatch: pytest.Mo
 def test_the_effect_of_a_change_is_written_on_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each number of standbys has a row; a generated fleet starts with the most."""
+    """Each number of standbys has a row; a generated fleet starts with as many."""
     asked: list[Any] = []
 
     def generated(scenario: Any, replicas: int) -> Any:
@@ -133,10 +134,20 @@ def test_the_effect_of_a_change_is_written_on_request(
     change = Change(add=1, remove=("a",))
     request = replace(REQUEST, out=f"{tmp_path}/", replicas=(0, 2, 1))
     found = job.what_if_here(request, change)
-    assert asked == [(0, 2), (change, "load", (0, 2, 1), Costs())]
+    assert asked == [
+        step for count in (0, 2, 1) for step in ((0, count), (change, "load", (count,), Costs()))
+    ]
     assert json.loads((tmp_path / "what_if.json").read_text()) == json.loads(json.dumps(found))
     assert (found["members"], found["change"]["remove"]) == (2, ("a",))
     job.what_if_here(replace(request, out=""), change)
+
+
+def test_without_standbys_the_tasks_of_a_lost_rack_of_a_generated_fleet_move_cold() -> None:
+    """No row counts copies of a fleet with more standbys than its own."""
+    request = replace(REQUEST, out="", shape=Shape(members=(6, 6), racks=(3,)), replicas=(0, 1))
+    none, one = job.what_if_here(request, Change(lose_rack="rack-1"))["what_if"]
+    assert none["cold"] == none["moves"] > 0
+    assert one["cold"] == 0 < one["moves"]
 
 
 def _files(folder: Path) -> dict[str, bytes]:
