@@ -188,7 +188,7 @@ class AssignerNode:
             except (NotFound, StoreUnavailable) as error:
                 if not consumer.returns:
                     raise
-                logger.info("%s registers again without %s: %s", consumer.name, topic, error)
+                logger.info("%s registers again without topic %s: %s", consumer.name, topic, error)
                 if isinstance(error, StoreUnavailable):
                     return  # the next topic would wait for Kafka too; the leader asks Kafka later
 

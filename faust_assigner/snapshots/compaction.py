@@ -171,7 +171,7 @@ class Compactor:
     def _rows(self, *, tombstones: bool) -> Iterator[Row]:
         """Yield all rows, keys ascending, from memory or from the merged runs."""
         if self._scratch is None:
-            yield from self._take(tombstones=tombstones)
+            yield from self._take_folded_rows(tombstones=tombstones)
             return
         self._ingest_run(self._scratch)
         for key, value in self._scratch.items():
@@ -187,7 +187,7 @@ class Compactor:
         self._batches = [folded]
         self._folded_bytes, self._waiting_bytes = folded.nbytes, 0
 
-    def _take(self, *, tombstones: bool) -> Iterator[Row]:
+    def _take_folded_rows(self, *, tombstones: bool) -> Iterator[Row]:
         """Yield the rows of the last fold, keys ascending."""
         [folded] = self._batches
         self._batches, self._folded_bytes, self._held = [], 0, 0
@@ -196,7 +196,7 @@ class Compactor:
         return ascending(folded)
 
     def _ingest_run(self, scratch: rocksdict.Rdict) -> None:
-        rows = self._take(tombstones=True)
+        rows = self._take_folded_rows(tombstones=True)
         items = ((key, b"" if value is None else _LIVE + value) for key, value in rows)
         run = write_files(items, self._folder / "run", max_file_bytes=1 << 62)
         if run:

@@ -215,7 +215,7 @@ class FollowUp(Service):  # type: ignore[misc]
         """Request a round for changes that the leader reads only in a round; return whether any exist.
 
         A static member that restarted rejoins without a round, so its capacity, rack or subscription
-        may have changed. New partitions of a topic may have been noticed by no leader.
+        may have changed. A topic may have new partitions that no leader has noticed.
         """
         assignor, change = self.app.assignor, ""
         if assignor.is_unheard:

@@ -168,10 +168,10 @@ class Book:
             self.current[member_id] = current
             for held in (current.assigned, current.revoking):
                 for topic_id, number in pairs(held):
-                    self._own(topic_id, number, member_id)
+                    self._set_owner(topic_id, number, member_id)
         self._look_behind(member_id)
 
-    def _own(self, topic_id: TopicId, number: int, member_id: str) -> None:
+    def _set_owner(self, topic_id: TopicId, number: int, member_id: str) -> None:
         holders = self.owners.setdefault(topic_id, {})
         if number in holders:
             raise CoordinatorBug(
