@@ -21,10 +21,12 @@ from faust_assigner.snapshots.manifest import (
     snapshot_id,
 )
 from faust_assigner.snapshots.sst import SstFile, digest_files
-from faust_assigner.snapshots.storage import Storage
+from faust_assigner.snapshots.storage import NotAFileError, Storage
+from faust_assigner.wire.documents import whole_number
 
 #: Kafka's rule for topic names, which makes them safe as folder names, too.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SNAPSHOT_ID = re.compile(r"[0-9]{20}")
 
 
 class SnapshotCorruptError(SnapshotError):
@@ -61,17 +63,22 @@ class Catalog:
     def partitions(self, topic: str) -> list[int]:
         """Partitions of ``topic`` with a folder, ascending."""
         return sorted(
-            int(entry.name)
+            number
             for entry in self.storage.list(topic)
-            if entry.is_folder and entry.name.isdecimal()
+            if entry.is_folder
+            and (number := whole_number(entry.name)) is not None
+            and str(number) == entry.name
         )
 
     def folders(self, topic: str, partition: int) -> list[Found]:
-        """Return every snapshot folder of the partition by id, broken folders included."""
+        """Return every snapshot folder of the partition by id, broken folders included.
+
+        A folder with a different name is of another program, and ``gc`` must not remove it.
+        """
         return [
             self._look(topic, partition, entry.name)
             for entry in self.storage.list(f"{topic}/{partition}")
-            if entry.is_folder
+            if entry.is_folder and _SNAPSHOT_ID.fullmatch(entry.name)
         ]
 
     def snapshots(self, topic: str, partition: int) -> list[Manifest]:
@@ -87,7 +94,7 @@ class Catalog:
             manifest = Manifest.from_json(self.storage.read(f"{folder}/{MANIFEST_NAME}"))
         except FileNotFoundError:
             return Found(topic, partition, identity, None, "no manifest: never finished")
-        except ManifestError as error:
+        except (ManifestError, NotAFileError) as error:
             is_later = isinstance(error, ManifestVersionError)
             return Found(topic, partition, identity, None, str(error), is_later)
         claimed = (manifest.topic, manifest.partition, manifest.snapshot_id)

@@ -89,6 +89,6 @@ def _expiry_of(storage: Storage, path: str) -> str | None:
     try:
         until = str(json.loads(storage.read(path))["until"])
         datetime.fromisoformat(until)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return until

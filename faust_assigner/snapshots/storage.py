@@ -7,8 +7,10 @@ Paths are relative to the root and use ``/``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
-from faust_assigner.snapshots.manifest import SnapshotError
+from faust_assigner.snapshots.manifest import MAX_MANIFEST_BYTES, SnapshotError
 
 _CHUNK = 1 << 20
 
@@ -27,6 +29,10 @@ class DownloadStopped(Exception):
 
 class StorageError(SnapshotError):
     """The URL's driver is not installed, or the storage does not answer."""
+
+
+class NotAFileError(StorageError, ValueError):
+    """A path names a folder, a pipe, a device or a loop of symbolic links."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,10 @@ class Storage(Protocol):
         """Return entries sorted by name; empty for a missing folder."""
 
     def read(self, path: str) -> bytes:
-        """Return the whole content; raises FileNotFoundError."""
+        """Return the content of a small file; raises FileNotFoundError, NotAFileError.
+
+        Of a local file, at most ``MAX_MANIFEST_BYTES`` + 1 bytes.
+        """
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace a file, atomically."""
@@ -94,19 +103,33 @@ class LocalStorage:
             os.scandir(self.root / folder) as found,
         ):
             for item in found:
-                with contextlib.suppress(FileNotFoundError):
-                    # a file that is removed during the listing must not hide the other files
+                try:
                     status = item.stat()
-                    entries.append(
-                        Entry(
-                            item.name, item.is_dir(), status.st_size, round(status.st_mtime * 1000)
-                        )
-                    )
+                except OSError as error:
+                    # A file that is removed during the listing, or a link that leads to itself,
+                    # must not hide the other files.
+                    if error.errno not in (errno.ENOENT, errno.ELOOP):
+                        raise
+                    continue
+                modified_ms = round(status.st_mtime * 1000)
+                entries.append(Entry(item.name, item.is_dir(), status.st_size, modified_ms))
         return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:
-        """See :class:`Storage`."""
-        return (self.root / path).read_bytes()
+        """See :class:`Storage`. A pipe without a writer would block a usual open."""
+        try:
+            handle = os.open(self.root / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise NotAFileError(f"{path} is not a file: {error.strerror}") from None
+            raise
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise NotAFileError(f"{path} is not a file")
+            with open(handle, "rb", closefd=False) as file:
+                return file.read(MAX_MANIFEST_BYTES + 1)
+        finally:
+            os.close(handle)
 
     def write(self, path: str, data: bytes) -> None:
         """See :class:`Storage`."""

@@ -245,3 +245,11 @@ def test_a_run_that_begins_while_gc_is_at_work_keeps_the_snapshot_it_builds_upon
     begins = False
     storage.delete(lease._path)
     assert len(collect_garbage(Catalog(storage), now_ms=NOW_MS, keep=1)) == 1
+
+
+def test_a_deeply_nested_file_is_no_lease(tmp_path: Path) -> None:
+    """Nor is a folder or a pipe, which ``gc`` must not wait for."""
+    storage = LocalStorage(tmp_path)
+    storage.write("t/run-a.lease", b"[" * 200_000)
+    os.mkfifo(tmp_path / "t" / "run-b.lease")
+    assert leased_until(storage, "t", NOW_MS) is None

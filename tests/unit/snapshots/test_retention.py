@@ -525,11 +525,30 @@ def test_the_newest_id_is_that_of_the_last_partition_of_one_moment() -> None:
 
 
 def test_topics_and_partitions_are_folders_with_valid_names(shelf: Shelf) -> None:
-    """Topics are in order, and partitions by number."""
-    for path in ("b/10/x", "b/9/x", "b/07/x", "b/x/y", "b/1", "a.1_-/0/x", "bad name/0/x", "top"):
+    """Topics are in order, and partitions by number; a number has no leading zero and few digits."""
+    for path in (
+        "b/10/x",
+        "b/9/x",
+        "b/07/x",
+        f"b/{'9' * 200}/x",
+        "b/\u0663/x",
+        "b/x/y",
+        "b/1",
+        "a.1_-/0/x",
+        "bad name/0/x",
+        "top",
+    ):
         shelf.storage.put(path)
     assert shelf.catalog.topics() == ["a.1_-", "b"]
-    assert shelf.catalog.partitions("b") == [7, 9, 10]
+    assert shelf.catalog.partitions("b") == [9, 10]
+
+
+def test_gc_keeps_folders_of_other_programs(shelf: Shelf) -> None:
+    """A folder without a manifest counts as a killed run's only if its name is an offset of 20 digits."""
+    for path in ("t/0/2026/report", f"t/0/{'1' * 19}/x", f"t/0/{'1' * 21}/x", "t/1/0/part"):
+        shelf.storage.put(path)
+    shelf.storage.put(f"{at(7)}/part")
+    assert [path for path, *_ in shelf.gc()] == [at(7)]
 
 
 def test_each_folder_says_why_it_is_no_snapshot(shelf: Shelf) -> None:

@@ -9,10 +9,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from faust_assigner.snapshots.manifest import MAX_MANIFEST_BYTES
 from faust_assigner.snapshots.storage import (
     Entry,
     FsspecStorage,
     LocalStorage,
+    NotAFileError,
     Storage,
     open_storage,
 )
@@ -115,3 +117,28 @@ def test_a_failed_upload_leaves_no_draft_and_keeps_the_former_file(tmp_path: Pat
         storage.upload(tmp_path / "missing", "orders/3/file")
     assert [entry.name for entry in storage.list("orders/3")] == ["file"]
     assert storage.read("orders/3/file") == b"former"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop"])
+def test_only_a_file_is_read(tmp_path: Path, kind: str) -> None:
+    """A pipe would block the reader for ever; a link to itself must not hide the other files."""
+    path = tmp_path / "x"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("x")
+    (tmp_path / "y").write_bytes(b"data")
+    storage = LocalStorage(tmp_path)
+    with pytest.raises(NotAFileError, match="x is not a file"):
+        storage.read("x")
+    assert storage.read("y") == b"data"
+    assert "y" in {entry.name for entry in storage.list("")}
+
+
+def test_of_a_large_file_no_more_is_read_than_a_manifest_may_have(tmp_path: Path) -> None:
+    """The manifest is then refused for its size."""
+    with open(tmp_path / "x", "wb") as file:
+        file.truncate(MAX_MANIFEST_BYTES * 4)
+    assert len(LocalStorage(tmp_path).read("x")) == MAX_MANIFEST_BYTES + 1
