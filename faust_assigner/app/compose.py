@@ -4,8 +4,8 @@ One class of this package replaces each class of Faust that needs changes. No ob
 later. An app may have its own subclasses of Faust's classes. Then the class in use derives from this
 package's class and from the app's class (:func:`over`).
 
-- Settings of the app contain its classes: ``TableManager``, ``Stream``, ``Router``, ``Table``,
-  ``GlobalTable``, ``SetTable`` and ``SetGlobalTable``. A class that does not derive from Faust's
+- Settings of the app contain its classes: ``Agent``, ``TableManager``, ``Stream``, ``Router``,
+  ``Table``, ``GlobalTable``, ``SetTable`` and ``SetGlobalTable``. A class that does not derive from Faust's
   class is refused with a ConfigError.
 - Class attributes of the transport contain the classes of the consumer and the transaction manager.
   The consumer's attribute ``thread_class`` contains the class of its thread. A consumer class that
@@ -28,13 +28,13 @@ from mode import get_logger
 from faust_assigner.app import sensors
 from faust_assigner.app.consumer import lanes, produced_topics
 from faust_assigner.app.consumer.fetching import FlowControl
+from faust_assigner.app.consumer.replies import AskedAgent, read_replies_once
 from faust_assigner.app.consumer.stream_take import TimelyStream, TransactionalStream
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger
 from faust_assigner.app.membership import leave
 from faust_assigner.app.membership.driver_assignor import IgnoresAppAssignor, warn_of_memory
-from faust_assigner.app.membership.topics import read_replies_once
 from faust_assigner.app.membership.watchdog import RepairedTables
 from faust_assigner.app.metrics import install as metrics
 from faust_assigner.app.queries.forwarding import AllowlistRouter
@@ -93,6 +93,7 @@ def repair(app: App) -> None:
         TransactionalStream if is_exact else TimelyStream, _setting_value(app, "Stream")
     )
     app.conf.TableManager = over(RepairedTables, _setting_value(app, "TableManager"))
+    app.conf.Agent = over(AskedAgent, _setting_value(app, "Agent"))
     leave.install(app)
     read_replies_once(app)
     lanes.install(app, is_exact=is_exact)

@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from faust.agents.models import ReqRepResponse
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
-    from faust.app import App
     from faust.types.agents import AgentT
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
-    from faust.types.topics import TopicT
 
 
 def sources_of(app: AppT) -> list[str]:
@@ -77,24 +73,6 @@ def verify(app: AppT, verify: Callable[[str], object], source_topic: str) -> Non
     except PartitionsMismatch as error:
         app.loop.create_task(app.crash(error))
         raise
-
-
-def read_replies_once(app: App) -> None:
-    """Make Faust subscribe to a topic of replies with the channel that the reader of the replies reads.
-
-    Stock Faust subscribes with one channel and reads a second channel, which it registers 3 s later. The
-    first channel keeps each reply of ``agent.ask()``, so the reply is never acknowledged. A stop waits for
-    these replies, and the worker stands still when the channel's queue is full. If the partition is
-    assigned before these 3 s have passed, no reply is read until the next rebalance.
-    """
-    app.topic = partial(_topic, app.topic)
-
-
-def _topic(create: Callable[..., TopicT], *topics: str, **options: Any) -> Any:
-    topic = create(*topics, **options)
-    if options.get("value_type") is ReqRepResponse:
-        return topic.clone(is_iterator=True)
-    return topic
 
 
 async def change_topics(client: AIOKafkaConsumer, topics: Collection[str]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import faust
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from faust.agents.replies import ReplyPromise
 from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 from faust.streams import Stream
 from faust.tables.base import Collection
@@ -63,7 +64,9 @@ def composed() -> tuple[type, ...]:
         parts = [consumer, consumer.transactions, app.tables, app.tables.recovery]
         parts += [app.tables.changelog_queue, app.flow_control, *(table.data for table in tables)]
         classes = [type(part) for part in parts]
-        classes += [object.__getattribute__(app.conf, name) for name in ("Router", "Stream")]
+        classes += [
+            object.__getattribute__(app.conf, name) for name in ("Agent", "Router", "Stream")
+        ]
         found.update(dict.fromkeys(classes))
     found[over(ScopedTable, Collection)] = None
     found[type("Assignor", (PartitionAssignor, StockAssignor), {})] = None
@@ -71,6 +74,7 @@ def composed() -> tuple[type, ...]:
     found.update(dict.fromkeys(_ours_under(GroupCoordinator)))
     found.update(dict.fromkeys(_ours_under(Fetcher)))
     found.update(dict.fromkeys(_ours_under(Stream)))
+    found.update(dict.fromkeys(_ours_under(ReplyPromise)))
     found.update(dict.fromkeys(_ours_under(AIOKafkaConsumerThread)))
     return tuple(found)
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import faust
 import pytest
-from faust.agents.replies import ReplyConsumer
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 from faust.types.enums import ProcessingGuarantee as Guarantee
 
-from faust_assigner.app.membership.topics import (
-    mismatches,
-    read_replies_once,
-    refuse_patterns,
-    sources_of,
-)
+from faust_assigner.app.membership.topics import mismatches, refuse_patterns, sources_of
 from faust_assigner.app.membership.watchdog import RepairedTables
 from faust_assigner.app.recovery.table_manager import RecoveringTables
 
@@ -243,25 +235,3 @@ async def test_a_table_is_managed_as_ever_and_a_round_is_passed_on_whole(made: M
     assert set(made.tables) == {"counts", "other"}
     await made.tables.on_rebalance({1}, {2}, {3}, 9)
     assert made.tables.last_round == ({1}, {2}, {3}, 9)
-
-
-@pytest.mark.parametrize("repaired", [False, True])
-async def test_the_channel_of_replies_that_is_subscribed_is_the_one_that_is_read(
-    tmp_path: Path, repaired: bool
-) -> None:
-    """Stock Faust subscribes with a second channel; its queue keeps each reply, unread."""
-    app = faust.App("shop", broker="kafka://127.0.0.1:1", datadir=str(tmp_path))
-    if repaired:
-        read_replies_once(app)
-    orders = app.topic("orders")
-    assert not orders.is_iterator, "other topics stay as Faust creates them"
-    subscribed = ReplyConsumer(app)._reply_topic("replies")
-    app.topics.add(subscribed)
-    read = subscribed.stream().channel
-    channels = {id(channel) for channel in app.topics if "replies" in channel.topics}
-    assert channels == ({id(read)} if repaired else {id(subscribed), id(read)})
-    assert (subscribed.get_topic_name(), subscribed.partitions, subscribed.deleting) == (
-        "replies",
-        1,
-        True,
-    )
