@@ -27,6 +27,7 @@ def test_visitors_are_sent_every_minute(fleet: StartFleet) -> None:
     assert [record.value for record in shop.records("visitors")] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_death_costs_no_restore(fleet: StartFleet) -> None:
     """Each task of the dead worker goes to a worker with a copy; no other task moves."""
     shop = fleet("examples.clicks.app", workers=3)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from faust_assigner.broker.storage import bodies
 from tests.support.clients.raw_client import _varint, one_record
+from tests.support.examples import examples
 
 
 def record(key: bytes | None, value: bytes | None, headers: int, offset: int, time: int) -> bytes:
@@ -40,7 +41,9 @@ records_of_a_batch = st.lists(
 
 
 @given(records_of_a_batch)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(300, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_records_are_read_together_as_one_by_one(
     fields: list[tuple[bytes | None, bytes | None, int, int, int]],
 ) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from faust_assigner.deploy.fleet import Fleet
 from faust_assigner.status.evidence import Place
+from tests.support.examples import examples
 from tests.support.status import LOG, MadeGroup
 from tests.unit.deploy.looks import POLICY, look, whole
 
@@ -48,7 +49,7 @@ def groups(draw: st.DrawFn) -> tuple[MadeGroup, str]:
     return made, draw(st.sampled_from(names))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30, 8), deadline=None)
 @given(groups())
 def test_the_moves_said_before_a_stop_are_those_that_the_leader_makes(
     case: tuple[MadeGroup, str],

@@ -117,7 +117,7 @@ def test_a_family_that_is_narrower_than_its_name_has_a_shortened_name() -> None:
     assert names == ["orders", "set…"]
 
 
-@pytest.mark.parametrize("members", [100, 300])
+@pytest.mark.parametrize("members", [100, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_grid_that_would_be_too_wide_lists_what_each_member_has(members: int) -> None:
     """Marks have numbers, owned tasks are left of all copies, and no marks are lost or overlap."""
     report = build(fleet(members).evidence())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from faust_assigner.service.commands import Warm
 from faust_assigner.service.records import Ended
 from tests.support.assigning.consumers import Bench, virtually
 from tests.unit.service.stories import store
 
 
+@pytest.mark.slow
 def test_from_one_to_twenty_to_four_on_1024_partitions_with_the_fewest_moves() -> None:
     """In strict mode each moving partition is warmed once, and never has two owners."""
 

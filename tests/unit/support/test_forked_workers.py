@@ -66,6 +66,7 @@ def told(folder: Path) -> list[list[str]]:
     return [json.loads(file.read_text()) for file in sorted(folder.glob("told-*"))]
 
 
+@pytest.mark.slow
 def test_two_workers_run_the_tests_that_one_process_has_collected(tmp_path: Path) -> None:
     """Each has its own name, folder and output; a test's failure is reported with its own output."""
     code, out, errors = run(tmp_path, TOLD)

@@ -140,6 +140,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("is_last_to_use_a_server_that_nobody_stops", r"process \d+: .*time\.sleep"),
     ],
 )
+@pytest.mark.slow
 def test_a_planted_leak_is_named_in_the_test_that_left_it(
     outcome: str, test: str, what: str
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_planted_leak_is_named_in_the_test_that_left_it(
 
 
 @pytest.mark.parametrize("test", ["tidy_with_a_shared_server", "leaves_nothing_after_others_did"])
+@pytest.mark.slow
 def test_a_tidy_test_is_not_blamed(outcome: str, test: str) -> None:
     """Neither its module's fixtures nor leaks of earlier tests count."""
     assert re.search(rf"^PASSED .*::test_{test}$", outcome, re.M), outcome

@@ -88,6 +88,7 @@ def test_the_first_and_the_last_line_count_what_cannot_run(tmp_path: Path, worke
     assert "4 skipped" in done.stdout
 
 
+@pytest.mark.slow
 def test_under_ci_that_is_an_error(tmp_path: Path) -> None:
     """In CI, a skipped part could pass unnoticed."""
     done = run(tmp_path, ci="true")

@@ -45,7 +45,7 @@ LIES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-@pytest.mark.parametrize("records", [0, 1_000_000])
+@pytest.mark.parametrize("records", [pytest.param(0, marks=pytest.mark.slow), 1_000_000])
 def test_a_liar_that_joins_again_and_again_causes_no_second_rounds(lie: str, records: int) -> None:
     """In forty joins second rounds end with the liar's share; the others' partitions stay."""
     group = Group(same_leader=True, records=records)

@@ -176,6 +176,7 @@ def test_the_other_commands_need_no_pyspark_either(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_empty_and_refused_ledgers_are_held_to_the_same(ledger: Ledger, tmp_path: Path) -> None:
     """The exit code is 1 and no file is written, as on Spark."""
     out = str(tmp_path / "out")
