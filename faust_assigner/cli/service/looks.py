@@ -191,6 +191,7 @@ async def plan(
         ],
         ("topic", "partition", "from", "to"),
         as_json,
+        nothing="no moves",
     )
 
 

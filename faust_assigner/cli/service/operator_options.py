@@ -152,13 +152,13 @@ async def show(
     if not watch:
         state = await operator.state()
         warn_if_old(state)
-        print_rows([row(one) for one in getattr(state, kind)], heads, as_json)
+        print_rows([row(one) for one in getattr(state, kind)], heads, as_json, nothing=f"no {kind}")
         return
     async for state in operator.watch():
         warn_if_old(state)
         rows = [row(one) for one in getattr(state, kind)]
         if rows != before:
-            print_rows(rows, heads, as_json)
+            print_rows(rows, heads, as_json, nothing=f"no {kind}")
         before = rows
 
 
@@ -172,12 +172,17 @@ def warn_if_old(state: pb.State) -> None:
         )
 
 
-def print_rows(rows: Iterable[Sequence[object]], heads: Sequence[str], as_json: bool) -> None:
-    """Print a table with these heads, or a list of JSON objects."""
+def print_rows(
+    rows: Iterable[Sequence[object]], heads: Sequence[str], as_json: bool, *, nothing: str = ""
+) -> None:
+    """Print a table with these heads, or ``nothing`` in place of an empty table, or a JSON list."""
     if as_json:
         click.echo(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
         return
     table = [heads, *[tuple(map(_cell_text, row)) for row in rows]]
+    if nothing and len(table) == 1:
+        click.echo(nothing)
+        return
     widths = [max(len(line[n]) for line in table) for n in range(len(heads))]
     for line in table:
         click.echo(

@@ -237,6 +237,14 @@ def test_a_dry_run_passes_on_both_changes(told: list[Any]) -> None:
     assert run("plan").stdout.splitlines()[2].split() == ["orders", "2", "-", "a"]
 
 
+@pytest.mark.parametrize("name", ["topics", "consumers", "assignments", "handoffs", "pins"])
+def test_an_empty_list_is_a_sentence(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A table without rows looks like an unfinished output; JSON stays a list."""
+    monkeypatch.setattr(Operator, "watched", [pb.State()])
+    assert run(name, "--watch").stdout == f"no {name}\n"
+    assert json.loads(run(name, "--watch", "--json").stdout) == []
+
+
 @pytest.mark.parametrize("name", ["topics", "handoffs"])
 def test_a_watch_prints_the_list_after_a_change_of_it_alone(
     monkeypatch: pytest.MonkeyPatch, name: str
