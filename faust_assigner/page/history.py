@@ -125,7 +125,8 @@ class History:
         """Add rounds from workers; a leader's report of moves has priority over observed moves."""
         names = {one.member_id: one.name for one in report.members}
         tasks = {f"{p.topic}/{p.partition}" for p in report.partitions}
-        for one in told:
+        # The leader's answer is noted last and replaces the others: it alone names the joined and departed.
+        for one in sorted(told, key=lambda one: one.outcome is not None and one.outcome.leads):
             if one.outcome is None:
                 continue
             at = float(one.outcome.decided_at) or one.at

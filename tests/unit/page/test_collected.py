@@ -172,6 +172,18 @@ OUTCOME = Outcome(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_leaders_answer_names_the_members_of_a_round(is_first: bool) -> None:
+    """The answers of the other members have no names, and workers answer in any order."""
+    answers = [
+        RoundTold(generation=91, at=AT - 80, outcome=replace(OUTCOME, leads=True)),
+        RoundTold(generation=91, at=AT - 80, outcome=replace(OUTCOME, joined=(), left=())),
+    ]
+    history = noted(REPORT)
+    history.note_reported(answers if is_first else answers[::-1], REPORT)
+    assert history.rounds[-1].reason == "members left (w1, http://old:1)"
+
+
 def test_a_told_round_is_kept_with_every_figure() -> None:
     """A round of no time at all took zero seconds; members are named."""
     history = noted(REPORT)
