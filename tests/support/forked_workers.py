@@ -8,6 +8,7 @@ an error or has more than one thread after its collection.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -119,10 +120,17 @@ class Collected:
         return 0
 
     def end(self) -> None:
-        """End xdist's code in a fork; wait until the controller closes the connection."""
+        """End xdist's code in a fork; wait until the controller closes the connection.
+
+        The fork ends without Python's cleanup, which visits and copies all objects of the collection.
+        """
         self._is_done.set()
         if self._is_fork:
             self._link.join()
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
 
 def _send(send: Callable[..., None], name: str, **event: Any) -> None:
