@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,8 @@ class FileSource:
         while True:
             try:
                 status = Path(self.path).stat()
+                if not stat.S_ISREG(status.st_mode):  # a pipe would block the thread for ever
+                    raise OSError("it is not a file")
                 now = (status.st_mtime_ns, status.st_size, status.st_ino)
                 found: Found = None
                 if now != seen:

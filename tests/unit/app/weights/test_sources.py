@@ -223,3 +223,14 @@ async def test_a_partition_without_a_leader_does_not_hold_the_source_for_ever(
     monkeypatch.setattr(consumer, "position", position)
     with pytest.raises(TimeoutError, match="partition 1 of topic weights was not read to its end"):
         await followed(monkeypatch, consumer, 1)
+
+
+async def test_a_pipe_is_no_file_of_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe without a writer would block the thread of the weights, and the stop of the worker."""
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(sources, "open", None, raising=False)  # must not be opened
+    async with contextlib.aclosing(FileSource(str(tmp_path / "pipe")).follow(0.01)) as found:
+        said = await anext(found)
+    assert str(said) == f"{tmp_path / 'pipe'}: it is not a file"
