@@ -37,6 +37,8 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --dist loadgroup --no-loadsc
 parts: $(VENV)/.dev
 	@$(RUN) -m tests.support.parts
 
+# Its live tests compute for a third of their time, so a fourth process fills the two cores.
+test: WORKERS = 4
 test: parts                     ## what people wait for: all rooms and the short live stories; Kafka and Spark where Java is
 	@$(PYTEST) -n $(WORKERS) -m 'not slow'
 
