@@ -90,14 +90,16 @@ class RecordSends:
         timestamp: float | None,
         headers: HeadersArg | None,
     ) -> Awaitable[object]:
-        """Send at ``place``, to any topic; return the future of the broker's answer."""
+        """Send at ``place``, to any topic; return the future of the broker's answer.
+
+        If the transaction was abandoned, the future has a ProducerSendError, as if the broker had refused the
+        message. See :func:`_refuse`.
+        """
         transactions = self._transactions
         try:
             await asyncio.shield(place.before)
             if place.share.abandoned or transactions.is_fenced:
-                raise ProducerSendError(
-                    f"The transaction of {place.transactional_id} was abandoned"
-                )
+                return _refuse(f"The transaction of {place.transactional_id} was abandoned")
             # ``known`` is None for other topics: the consumer requests metadata of its own topics only.
             known = transactions.consumer.key_partition(topic, key, partition)
             sent = cast(
@@ -118,7 +120,7 @@ class RecordSends:
         except Exception as exc:
             # not only KafkaError: aiokafka's IllegalOperation does not derive from it
             if transactions.note_fence(place.transactional_id, exc):
-                raise ProducerSendError(f"{place.transactional_id} was fenced") from exc
+                return _refuse(f"{place.transactional_id} was fenced", exc)
             raise
         finally:
             place.leave()
@@ -165,3 +167,19 @@ class RecordSends:
             task = asyncio.get_running_loop().create_task(transactions.crash(error))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+
+
+def _refuse(reason: str, cause: Exception | None = None) -> asyncio.Future[object]:
+    """Return a future with the error of a send whose record is processed again.
+
+    An exception would end the agent, and Faust does not restart ``group_by`` and ``through`` of a failed
+    agent. It would also end Faust's task that reads the source for them. Only a send with a fixed place
+    raises: the callback or the commit that sends must know the failure.
+    """
+    error = ProducerSendError(reason)
+    error.__cause__ = cause
+    if _place.get() is not None:
+        raise error
+    refused: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    refused.set_exception(error)
+    return refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -153,6 +154,13 @@ class Group:
         said = (self.folder / name / "log").read_text(errors="replace")
         return f"[{self.workers[name].pid}] [INFO] [^Worker]: Ready" in said
 
+    def fence(self, name: str) -> None:
+        """Fence each producer of the worker, as the next owner of its partitions does."""
+        said = (self.folder / name / "log").read_text(errors="replace")
+        for transactional_id in set(re.findall(r"transactional id (\S+)", said)):
+            settings = {"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id}
+            Producer(settings).init_transactions(20)
+
     def pass_on(self, count: int) -> None:
         """Send ``count`` numbers and wait until they come out."""
         self.send(count)
@@ -262,6 +270,32 @@ def test_a_worker_frozen_for_longer_than_its_session_comes_back_by_itself(
         group.read(2.0)
         assert sorted(group.seen) == list(range(group.sent))
         assert frozen.poll() is None
+    finally:
+        group.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bootstrap", ["ours"], indirect=True)
+def test_a_repartitioned_topic_is_read_on_after_each_fence_of_its_producer(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    """A refused send ends neither the agent nor the task that reads the source for ``group_by``."""
+    group = Group(bootstrap, tmp_path, "regroup")
+    try:
+        group.start("one", member="dynamic")
+        group.pass_on(100)
+        for _ in range(4):
+            group.send(600)
+            group.fence("one")
+            group.send_on(1.0)
+            group.wait_for(group.sent)
+        assert sorted(group.seen) == list(range(group.sent))
+        log = (tmp_path / "one" / "log").read_text(errors="replace")
+        assert log.count("was fenced") >= 4
+        group.workers["one"].terminate()
+        assert group.workers["one"].wait(20) == 0
     finally:
         group.stop()
 

@@ -2,9 +2,10 @@
 
 ``EXACTLY_AGENT`` is the way records are read. ``one`` reads one by one with a sum in a table.
 ``tally`` passes on the count of a key so far. ``take`` and ``take_events`` read batches. ``slow``
-reads four records at a time and keeps working after each send. ``EXACTLY_BESIDE`` is the id of a
-second app in this process with its own topics. With ``EXACTLY_OTHERS`` a second agent counts and
-passes on ``APP_ID-others``. ``EXACTLY_MEMBER=dynamic`` makes a member without an instance id.
+reads four records at a time and keeps working after each send. ``regroup`` repartitions the
+records first. ``EXACTLY_BESIDE`` is the id of a second app in this process with its own topics.
+With ``EXACTLY_OTHERS`` a second agent counts and passes on ``APP_ID-others``.
+``EXACTLY_MEMBER=dynamic`` makes a member without an instance id.
 """
 
 from __future__ import annotations
@@ -84,7 +85,12 @@ def make_app(app_id: str) -> faust.App:
             await passed_on.send(key=key, value=value)
             await asyncio.sleep(0.3)
 
-    agent = {made.__name__: made for made in (one, tally, take, take_events, slow)}[
+    async def regroup(stream: Any) -> None:
+        """A record to the topic of ``group_by``, and from there a record out."""
+        async for value in stream.group_by(str, name="text", partitions=4):
+            await passed_on.send(key=str(value), value=value)
+
+    agent = {made.__name__: made for made in (one, tally, take, take_events, slow, regroup)}[
         ENV.get("AGENT", "one")
     ]
     app.agent(numbers, concurrency=4 if agent is slow else 1)(agent)

@@ -113,8 +113,10 @@ async def test_a_record_whose_partition_is_gone_sends_into_no_transaction() -> N
         event.message.tp, event.message.offset = worker.source(0), 1
         _current_event.set(weakref.ref(event))
         loose = len(worker.loose)
+        transactions = worker.app.consumer.transactions
+        refused = await transactions.send("passed-on", b"k", b"1", None, None, None)
         with pytest.raises(ProducerSendError, match="abandoned"):
-            await worker.app.consumer.transactions.send("passed-on", b"k", b"1", None, None, None)
+            await refused
         _current_event.set(None)
         assert len(worker.loose) == loose
 

@@ -323,8 +323,10 @@ async def test_a_record_of_a_topic_without_acks_sends_into_no_transaction(made: 
 async def test_a_record_whose_partition_has_gone_sends_nothing(made: Manager) -> None:
     """The partition's next owner processes the record again."""
     del made._ids[ORDERS]
-    with processing(made, 5), pytest.raises(ProducerSendError):
-        await send(made)
+    with processing(made, 5):
+        refused = await send(made)
+    with pytest.raises(ProducerSendError, match="abandoned"):
+        await refused
     assert made.producer.acts == []
 
 
@@ -355,9 +357,24 @@ async def test_a_record_is_sent_with_all_that_it_was_given(made: Manager) -> Non
 async def test_nothing_is_sent_by_a_fenced_producer(made: Manager) -> None:
     """All partitions are about to be revoked."""
     made.is_fenced = True
-    with processing(made, 5), pytest.raises(ProducerSendError):
-        await send(made)
+    with processing(made, 5):
+        refused = await send(made)
+    with pytest.raises(ProducerSendError, match="abandoned"):
+        await refused
     assert made.producer.acts == []
+
+
+async def test_a_send_of_a_callback_or_commit_raises_once_its_transaction_is_abandoned(
+    made: Manager,
+) -> None:
+    """An agent's send returns the error in its future, because an exception would end the agent."""
+    with processing(made, 5):
+        await send(made)
+        made.close(ID)
+    made.is_fenced = True
+    with made.within(ORDERS), pytest.raises(ProducerSendError, match="abandoned"):
+        await send(made)
+    assert len(made.producer.acts) == 1
 
 
 async def test_a_send_that_is_cancelled_in_its_turn_does_not_hold_up_the_next(

@@ -42,8 +42,10 @@ async def test_a_fence_may_come_as_an_error_that_is_not_kafka_s(made: Manager) -
     client = made.producer._transaction_producers[ID]
     client.is_fatal, client.error = True, ProducerFenced()
     made.producer.refusal = IllegalOperation("the transaction is over")
-    with processing(made, 4), pytest.raises(ProducerSendError, match=f"{ID} was fenced") as raised:
-        await send(made)
+    with processing(made, 4):
+        refused = await send(made)
+    with pytest.raises(ProducerSendError, match=f"{ID} was fenced") as raised:
+        await refused
     assert raised.value.__cause__ is made.producer.refusal
     assert (made.is_fenced, made.consumer.lost) == (True, 1)
 
@@ -163,7 +165,7 @@ async def test_a_transaction_that_ends_takes_back_its_rows_and_lets_its_sends_fa
     assert sorted(store.acts, key=str) == [("drop", 2, share), ("drop", 5, share)]
     if is_closed:
         with pytest.raises(ProducerSendError, match="abandoned"):
-            await waiting
+            await (await waiting)
     assert (made._closed, made._shares) == ({}, {made._ids[PAYMENTS]: kept})
     assert kept is not None
     assert not kept.abandoned
