@@ -279,3 +279,6 @@ class Closing:
 
 class _Close(Event):  # type: ignore[misc]
     """The event of the record that counts as unfinished while windows are closed."""
+
+    #: A refused send raises in the callback, so that its window stays open.
+    raises_refusals = True

@@ -173,12 +173,12 @@ def _refuse(reason: str, cause: Exception | None = None) -> asyncio.Future[objec
     """Return a future with the error of a send whose record is processed again.
 
     An exception would end the agent, and Faust does not restart ``group_by`` and ``through`` of a failed
-    agent. It would also end Faust's task that reads the source for them. Only a send with a fixed place
-    raises: the callback or the commit that sends must know the failure.
+    agent. It would also end Faust's task that reads the source for them. Only a send of a commit or of a
+    window's callback raises, because these must know the failure.
     """
     error = ProducerSendError(reason)
     error.__cause__ = cause
-    if _place.get() is not None:
+    if _place.get() is not None or getattr(current_event(), "raises_refusals", False):
         raise error
     refused: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     refused.set_exception(error)

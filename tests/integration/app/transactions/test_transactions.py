@@ -109,7 +109,7 @@ async def test_a_record_whose_partition_is_gone_sends_into_no_transaction() -> N
     worker = Passing(partitions=2)
     async with owning(worker, [0, 1]):
         await worker.give([1])
-        event = Mock(app=worker.app)
+        event = Mock(app=worker.app, raises_refusals=False)
         event.message.tp, event.message.offset = worker.source(0), 1
         _current_event.set(weakref.ref(event))
         loose = len(worker.loose)
