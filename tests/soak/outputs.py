@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.support.clients.end_offsets import end_offset
+
 
 @dataclass
 class Outputs:
@@ -80,10 +82,7 @@ class Outputs:
 
     def log_ends(self, topic: str) -> list[int]:
         """Return the end offsets of another topic's partitions."""
-        return [
-            self.reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1]
-            for partition in range(self.partitions)
-        ]
+        return [end_offset(self.reader, topic, partition) for partition in range(self.partitions)]
 
     def close(self) -> None:
         """End the threads and sockets."""

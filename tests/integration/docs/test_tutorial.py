@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from faust_assigner.testing.ports import free_port
 from tests.integration.docs.stage import Service, Stage
+from tests.support.clients.end_offsets import end_offset
 from tests.support.pages import ALL, ROOT, Block
 
 BLOCKS = [block for block in ALL if block.page == "docs/tutorial/first-app.md"
@@ -75,8 +76,7 @@ def wait_for_records(bootstrap: str, *, each: int = 60) -> None:
     try:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
-            ends = [client.get_watermark_offsets(TopicPartition("shop-totals-changelog", p), timeout=10)[1]
-                    for p in range(12)]
+            ends = [end_offset(client, "shop-totals-changelog", p) for p in range(12)]
             if min(ends) >= each:
                 time.sleep(3)  # a standby writes every second
                 return

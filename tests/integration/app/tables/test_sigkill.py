@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
+from tests.support.clients.end_offsets import end_offset
 
 ROOT = Path(__file__).resolve().parents[4]
 OFFSET = b"__faust\0offset__"
@@ -139,10 +140,7 @@ class Killed:
     def changes(self) -> int:
         """Return the number of records in the changelogs, committed or not."""
         changelog = f"{self.app_id}-sums-changelog"
-        return sum(
-            self.ends.get_watermark_offsets(TopicPartition(changelog, partition), timeout=30.0)[1]
-            for partition in PARTITIONS
-        )
+        return sum(end_offset(self.ends, changelog, partition) for partition in PARTITIONS)
 
     def wait_for_changes(self, count: int) -> None:
         """Wait until the changelogs have ``count`` more records."""
