@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -46,6 +47,8 @@ SETTLE_TIMEOUT_S = 60.0
 #: The timeout grows with the load average per core, up to this factor.
 MOST_PATIENCE = 5.0
 QUIET_S = 1.5
+#: Orders are lost if the settled group processes none for this time; a member expires in less.
+LOST_AFTER_S = 3 * SESSION_TIMEOUT_S
 #: A partition flows if an order was processed within this time; a transaction's commit takes less.
 FLOWING_S = 2.5
 #: An uneven load may wait this long for a warm-up copy; the stock assignor never evens loads out.
@@ -124,7 +127,7 @@ class Script:
             await sender
         # If worker-1 got the same partitions back, their last move is at its death.
         self.result.story = min(lost - state.actives["worker-1"] or lost)
-        await self._drain("orders", self.load.orders_sent)
+        await self._drain("orders", self.load.orders_sent, LOST_AFTER_S)
         self.result.verdict = compare(self.load, *self.fleet.tables())
 
     def _nothing(self, state: Settled) -> None:
@@ -216,12 +219,21 @@ class Script:
             recent
         )
 
-    async def _drain(self, topic: str, sent: int) -> None:
-        """Wait until all ``sent`` distinct records of ``topic`` are processed, or until the timeout."""
-        since, event = time.time(), f"waiting for all {topic}"
+    async def _drain(self, topic: str, sent: int, lost_after_s: float = math.inf) -> None:
+        """Wait until all ``sent`` distinct records of ``topic`` are processed, or until the timeout.
+
+        The missing ones are lost if no record at all is processed for ``lost_after_s``, longer on a
+        busy machine.
+        """
+        since = progress = time.time()
+        event, before = f"waiting for all {topic}", 0
         while time.time() - since < self._timeout_s(event, time.time() - since):
             self.screen.show(event, self.fleet.living(), time.time() - since)
-            if len({row[1:] for row in self.fleet.done(topic)}) >= sent:
+            done = len({row[1:] for row in self.fleet.done(topic)})
+            if done > before:
+                before, progress = done, time.time()
+            factor = patience(os.getloadavg()[0], os.cpu_count() or 1)
+            if done >= sent or time.time() - progress > lost_after_s * factor:
                 return
             await asyncio.sleep(0.2)
 

@@ -12,8 +12,8 @@ import pytest
 from aiokafka.partitioner import DefaultPartitioner
 from click.testing import CliRunner
 
-from examples.orders import PARTITIONS
-from examples.orders.demo import Result, Script, is_right, main, patience
+from examples.orders import PARTITIONS, demo
+from examples.orders.demo import LOST_AFTER_S, Result, Script, is_right, main, patience
 from examples.orders.fleet import Fleet, Worker
 from examples.orders.load import MOST_WAITING, Load, Verdict, by_partition
 from examples.orders.screen import EACH_EVENT, INTRODUCTION, LEGEND
@@ -107,3 +107,42 @@ def test_last_words_are_log_lines_and_no_banners(tmp_path: Path) -> None:
     fleet = Fleet("shop", "127.0.0.1:1", "stock", tmp_path, 6.0)
     fleet.workers["worker-1"] = Worker("worker-1", folder, process, 0.0)
     assert fleet.last_words(lines=1) == "worker-1, ended:\n  [2026] two"
+
+
+@pytest.mark.parametrize(
+    ("processed_s", "load_average", "ends_s"),
+    [
+        ((1.0, 5.0, 10.0), 0.0, 10.0 + LOST_AFTER_S),
+        ((1.0, 5.0, 10.0), 4.0, 10.0 + 2 * LOST_AFTER_S),
+        ((1.0, 5.0, 10.0, 20.0), 0.0, 20.0),
+        ((1.0, 17.0, 33.0, 49.0), 0.0, 49.0),
+    ],
+)
+async def test_orders_are_lost_once_the_settled_group_processes_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+    processed_s: tuple[float, ...],
+    load_average: float,
+    ends_s: float,
+) -> None:
+    """A slow group that still processes orders is waited for."""
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def done(topic: str) -> list[tuple[float, int, int]]:
+        return [(at, 0, number) for number, at in enumerate(processed_s) if at <= now]
+
+    monkeypatch.setattr(demo.time, "time", lambda: now)
+    monkeypatch.setattr(demo.asyncio, "sleep", sleep)
+    monkeypatch.setattr(demo.os, "getloadavg", lambda: (load_average, 0.0, 0.0))
+    monkeypatch.setattr(demo.os, "cpu_count", lambda: 2)
+    fleet: Any = SimpleNamespace(living=list, done=done)
+    screen: Any = SimpleNamespace(
+        show=lambda *told: None, console=SimpleNamespace(print=lambda *told, **how: None)
+    )
+    await Script(fleet, Load("nowhere:1"), screen, Result("stock"))._drain(
+        "orders", 4, LOST_AFTER_S
+    )
+    assert now == pytest.approx(ends_s, abs=0.5)
