@@ -20,6 +20,7 @@ from faust_assigner.coordinator import events as ev
 from faust_assigner.coordinator import rules
 from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.consumer.upgrade import upgrade
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.group import GroupType, GroupView, MemberView, Retention
 from faust_assigner.coordinator.join_rules import join
@@ -175,10 +176,7 @@ class ClassicGroup(GroupRounds):
 
     def upgrade(self, event: ev.ConsumerGroupHeartbeat) -> None:
         """Convert the group for a member of KIP-848, or refuse the member."""
-        # Imported late, because the modules import each other: each machine can become the other.
-        from faust_assigner.coordinator.consumer.upgrade import upgrade
-
-        outcome = upgrade(self, event, self.now_ms)
+        outcome = upgrade(self, event, self.now_ms, ClassicGroup.restore)
         if not isinstance(outcome, tuple):
             self.out.append(outcome)
             return

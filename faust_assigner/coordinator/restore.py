@@ -30,9 +30,7 @@ def restore(
     """
     found = tuple(records)
     if any(record.key.kind is Kind.EPOCH for record in found):
-        return ConsumerGroup.restore(
-            group_id, found, consumer, catalogue, now_ms, classic_limits=classic
-        )
+        return _consumer_group(group_id, classic, consumer, catalogue, now_ms).restore(found)
     for record in found:
         if isinstance(record.value, GroupRecord):
             return ClassicGroup.restore(
@@ -52,5 +50,18 @@ def new_group(
 ) -> Group:
     """Return a new group of the request's protocol, before the request."""
     if isinstance(request, ConsumerGroupHeartbeat):
-        return ConsumerGroup(group_id, consumer, catalogue, now_ms, classic_limits=classic)
+        return _consumer_group(group_id, classic, consumer, catalogue, now_ms)
     return ClassicGroup(group_id, classic, now_ms, consumer=consumer, catalogue=catalogue)
+
+
+def _consumer_group(
+    group_id: str, classic: GroupLimits, consumer: ConsumerLimits, catalogue: Catalogue, now_ms: int
+) -> ConsumerGroup:
+    return ConsumerGroup(
+        group_id,
+        consumer,
+        catalogue,
+        now_ms,
+        restore_classic=ClassicGroup.restore,
+        classic_limits=classic,
+    )

@@ -7,10 +7,12 @@ until the save succeeds. If the save fails, the book is restored and the answer 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer.book import Book
+from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Event, JoinGroup
 from faust_assigner.coordinator.group import Group
@@ -20,6 +22,21 @@ from faust_assigner.coordinator.states import GroupLimits
 from faust_assigner.coordinator.timers import Purpose, Timers
 
 RETRY_MS = 1_000  # time from a failed write or assignor to the next attempt
+
+
+class RestoreClassic(Protocol):
+    """A function that makes a classic group of a record: ``ClassicGroup.restore``."""
+
+    def __call__(
+        self,
+        record: fx.GroupRecord,
+        limits: GroupLimits,
+        now_ms: int,
+        *,
+        consumer: ConsumerLimits,
+        catalogue: Catalogue,
+    ) -> Group:
+        """Return the classic group; each member has a fresh session."""
 
 
 class GroupCore:
@@ -32,12 +49,15 @@ class GroupCore:
         catalogue: Catalogue,
         now_ms: int,
         *,
+        restore_classic: RestoreClassic,
         classic_limits: GroupLimits | None = None,
     ) -> None:
         self.group_id = group_id
         self.limits = limits
+        self.restore_classic = restore_classic
         self.classic_limits = classic_limits if classic_limits is not None else GroupLimits()
         self.catalogue = catalogue
+        self.topics = Topics(catalogue)
         self.book = Book(group_id)
         self.timers = Timers()
         #: Set when the group has been dropped: every later request gets the answer "unknown group".
@@ -58,6 +78,19 @@ class GroupCore:
         #: record).
         self._now = self._wall = now_ms
         self._out: list[fx.Effect] = []
+        #: The state that was reported last.
+        self._shown_state = "Empty"
+        #: The time of the last computed target; None before the first.
+        self._computed_at_ms: int | None = None
+        #: The value of ``_computed_at_ms`` before this step, for an undo.
+        self._computed_before_ms: int | None = None
+        #: The pending request: its id, its group epoch, and member id -> instance id.
+        self._asked: tuple[int, int, dict[str, str]] | None = None
+        #: The oldest request without a result for ASK_AGAIN_MS; its result still counts.
+        self._overdue: tuple[int, int, dict[str, str]] | None = None
+        self._requests = 0
+        #: A failed assignor is not called again before this time.
+        self._not_before_ms = 0
 
     # -- records ---------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from typing import Any, Final, Self
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator import events as ev
 from faust_assigner.coordinator.absent import answer_absent
-from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer.heartbeat import AWAY
 from faust_assigner.coordinator.consumer.migration import Migration
 from faust_assigner.coordinator.consumer.offset_checks import check_commit, check_fetch
@@ -25,8 +24,6 @@ from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.group import GroupType, GroupView, Retention
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 from faust_assigner.coordinator.records import MemberState, Record
-from faust_assigner.coordinator.settings import ConsumerLimits
-from faust_assigner.coordinator.states import GroupLimits
 from faust_assigner.coordinator.timers import Purpose
 
 
@@ -37,39 +34,17 @@ class ConsumerGroup(Migration):
     raise.
     """
 
-    def __init__(
-        self,
-        group_id: str,
-        limits: ConsumerLimits,
-        catalogue: Catalogue,
-        now_ms: int,
-        *,
-        classic_limits: GroupLimits | None = None,
-    ) -> None:
-        super().__init__(group_id, limits, catalogue, now_ms, classic_limits=classic_limits)
-        self._prepare_targets()
-        self._shown_state = self.state_name
-
-    @classmethod
-    def restore(
-        cls,
-        group_id: str,
-        records: Iterable[Record],
-        limits: ConsumerLimits,
-        catalogue: Catalogue,
-        now_ms: int,
-        *,
-        classic_limits: GroupLimits | None = None,
-    ) -> Self:
-        """Restore a group from its records; every member has a fresh session, every timer restarts."""
-        group = cls(group_id, limits, catalogue, now_ms, classic_limits=classic_limits)
+    def restore(self, records: Iterable[Record]) -> Self:
+        """Take up the state of the records; every member has a fresh session, every timer restarts."""
         for record in records:
-            group.book.apply(record)
-        for member_id in group.book.members:
-            group._restart_timers(member_id)
-        group.timers.set(Purpose.RETRY, "", now_ms)  # topics may have changed, a target may be due
-        group._shown_state = group.state_name
-        return group
+            self.book.apply(record)
+        for member_id in self.book.members:
+            self._restart_timers(member_id)
+        self.timers.set(
+            Purpose.RETRY, "", self._now
+        )  # topics may have changed, a target may be due
+        self._shown_state = self.state_name
+        return self
 
     # -- questions of the broker -----------------------------------------------------------------
 

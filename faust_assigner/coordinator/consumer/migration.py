@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Catalogue
-from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer.book import Book
 from faust_assigner.coordinator.consumer.classic_face import ClassicFace
 from faust_assigner.coordinator.consumer.partitions import pairs
@@ -45,7 +44,7 @@ class Migration(ClassicFace):
             self._emit(fx.JoinReply(event.token, error, event.member_id))
             return
         record = fx.GroupRecord(self.group_id, self.book.epoch, None, None, None, self._wall, ())
-        self._succeed(record, self._classic(record), event)
+        self._succeed(record, event)
 
     def _remove(self, gone: list[str]) -> None:
         staying = self.book.members.keys() - set(gone)
@@ -54,9 +53,7 @@ class Migration(ClassicFace):
                 "downgraded", detail=f"{', '.join(gone)} left, all remaining members are classic"
             )
             record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._wall)
-            group = self._classic(record)
-            group.rebalance()
-            self._succeed(replace(record, settled=False), group)
+            self._succeed(replace(record, settled=False))
         else:
             super()._remove(gone)
 
@@ -87,10 +84,7 @@ class Migration(ClassicFace):
             for effect in self._out
         ]
         self._report("downgraded", detail=f"{new_id} is back as a classic member, like all members")
-        group = self._classic(replace(record, settled=True))
-        if rejoins:
-            group.rebalance()
-        self._succeed(record, group)
+        self._succeed(record)
 
     def _has_its_target(self, member_id: str) -> bool:
         """Return whether the member has its whole target assignment."""
@@ -103,18 +97,14 @@ class Migration(ClassicFace):
         allowed = self.limits.migration_policy.downgrades
         return enough and fits and allowed and staying <= self.book.classic_members
 
-    def _classic(self, record: fx.GroupRecord) -> ClassicGroup:
-        return ClassicGroup.restore(
-            record, self.classic_limits, self._now, consumer=self.limits, catalogue=self.catalogue
-        )
-
-    def _succeed(
-        self, record: fx.GroupRecord, group: ClassicGroup, then: JoinGroup | None = None
-    ) -> None:
+    def _succeed(self, record: fx.GroupRecord, then: JoinGroup | None = None) -> None:
         """Replace this machine once the record is on disk; ``then`` is the new machine's first event."""
         keys = {r.key: None for r in (*self.book.records(), *self._batch)}
         self._batch = [Record(key, None) for key in keys]
         self._batch.append(Record(Key(Kind.CLASSIC, self.group_id), record))
+        group = self.restore_classic(
+            record, self.classic_limits, self._now, consumer=self.limits, catalogue=self.catalogue
+        )
         self._successor = group, then
 
 

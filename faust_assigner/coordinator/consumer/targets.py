@@ -24,7 +24,6 @@ from faust_assigner.coordinator.catalogue import Partitions, Topic, TopicId
 from faust_assigner.coordinator.consumer.core import RETRY_MS, GroupCore
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.reconcile import Aim, next_step
-from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.events import TargetComputed
 from faust_assigner.coordinator.records import (
     CurrentAssignment,
@@ -41,20 +40,6 @@ ASK_AGAIN_MS: Final = 60_000  # after this time without a result, the target is 
 
 class Targets(GroupCore):
     """The group epoch, the target assignment, and each member's step towards it."""
-
-    def _prepare_targets(self) -> None:
-        self.topics = Topics(self.catalogue)
-        #: The time of the last computed target; None before the first.
-        self._computed_at_ms: int | None = None
-        #: The value of ``_computed_at_ms`` before this step, for an undo.
-        self._computed_before_ms: int | None = None
-        #: The pending request: its id, its group epoch, and member id -> instance id.
-        self._asked: tuple[int, int, dict[str, str]] | None = None
-        #: The oldest request without a result for ASK_AGAIN_MS; its result still counts.
-        self._overdue: tuple[int, int, dict[str, str]] | None = None
-        self._requests = 0
-        #: A failed assignor is not called again before this time.
-        self._not_before_ms = 0
 
     def _rewind(self, undo: Iterable[Record]) -> None:
         super()._rewind(undo)

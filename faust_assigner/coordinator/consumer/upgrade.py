@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.consumer.core import RestoreClassic
 from faust_assigner.coordinator.consumer.machine import ConsumerGroup
 from faust_assigner.coordinator.consumer.partitions import dated
 from faust_assigner.coordinator.consumer.refusals import JOIN, refuse_heartbeat
@@ -29,14 +28,17 @@ from faust_assigner.coordinator.records import (
     TargetEpoch,
     Value,
 )
-
-if TYPE_CHECKING:
-    from faust_assigner.coordinator.rounds import GroupRounds
+from faust_assigner.coordinator.rounds import GroupRounds
 
 Upgraded = tuple[ConsumerGroup, tuple[Record, ...], tuple[fx.Effect, ...]]
 
 
-def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> Upgraded | fx.Reply:
+def upgrade(
+    group: GroupRounds,
+    event: ConsumerGroupHeartbeat,
+    now_ms: int,
+    restore_classic: RestoreClassic,
+) -> Upgraded | fx.Reply:
     """Return the machine after the heartbeat, the records to save first, and the effects after the save.
 
     Returns the refusal instead if the group cannot be converted. Only a join converts a group. If the
@@ -54,14 +56,14 @@ def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> U
             "the classic group cannot be converted: not a join, not allowed, or unreadable metadata"
         )
         return fx.ConsumerHeartbeatReply(event.token, Code.GROUP_ID_NOT_FOUND, why)
-    successor = ConsumerGroup.restore(
+    successor = ConsumerGroup(
         group.group_id,
-        records,
         group.consumer_limits,
         group.catalogue,
         now_ms,
+        restore_classic=restore_classic,
         classic_limits=group.limits,
-    )
+    ).restore(records)
     effects = successor.take_first(event, now_ms)
     for effect in effects:
         if isinstance(effect, fx.ConsumerHeartbeatReply) and effect.error is not Code.NONE:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer import ConsumerGroup
 from faust_assigner.coordinator.consumer.book import FIRST_EPOCH
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, LeaveGroup, Leaver, Saved
@@ -120,7 +121,9 @@ class Search:
 
     def _do(self, node: Node, event: Any) -> tuple[Node | None, Any]:
         records = [Record(key, value) for key, value in node.records.items()]
-        group = ConsumerGroup.restore(GROUP, records, self.limits, self.catalogue, NOW)
+        group = ConsumerGroup(
+            GROUP, self.limits, self.catalogue, NOW, restore_classic=ClassicGroup.restore
+        ).restore(records)
         before = look(group)
         effects = list(group.step(event, NOW))
         if effects and isinstance(effects[0], fx.SaveRecords):

@@ -145,7 +145,12 @@ class Trial:
             and event.member_epoch == 0
         ):
             self.group = ConsumerGroup(
-                GROUP, self.limits, self.catalogue, self.now, classic_limits=self.classic_limits
+                GROUP,
+                self.limits,
+                self.catalogue,
+                self.now,
+                restore_classic=ClassicGroup.restore,
+                classic_limits=self.classic_limits,
             )
         newcomer = isinstance(event, JoinGroup) and not event.member_id
         if (

@@ -10,6 +10,7 @@ from typing import Any
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.assignors import compute
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
+from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer import ConsumerGroup
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
@@ -51,7 +52,12 @@ class Bench:
         #: The wall clock, if it differs from ``now``.
         self.wall: int | None = None
         self.group: Group = ConsumerGroup(
-            GROUP, self.limits, self.catalogue, self.now, classic_limits=self.classic_limits
+            GROUP,
+            self.limits,
+            self.catalogue,
+            self.now,
+            restore_classic=ClassicGroup.restore,
+            classic_limits=self.classic_limits,
         )
         self.disk: dict[Key, Value] = {}
         self.saves: list[tuple[Record, ...]] = []

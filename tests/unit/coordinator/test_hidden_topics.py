@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from faust_assigner.coordinator.catalogue import Catalogue, Hidden
+from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer import ConsumerGroup
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.events import CatalogueChanged
@@ -118,7 +119,13 @@ def test_a_restored_group_with_the_same_rights_has_no_rebalance() -> None:
     epoch = group.group.describe().epoch
     records = [Record(key, value) for key, value in group.disk.items()]
     for hidden, rises in (({"alice": "secret"}, 0), ({}, 1)):
-        restored = ConsumerGroup.restore(GROUP, records, group.limits, topics(**hidden), group.now)
+        restored = ConsumerGroup(
+            GROUP,
+            group.limits,
+            topics(**hidden),
+            group.now,
+            restore_classic=ClassicGroup.restore,
+        ).restore(records)
         group.group = restored
         group.wait(1_000)
         assert restored.describe().epoch == epoch + rises

@@ -51,6 +51,7 @@ def consumer(inline_size: int = 2_000) -> Group:
         limits,
         catalogue(a=4, b=2),
         START_MS,
+        restore_classic=ClassicGroup.restore,
         classic_limits=GroupLimits(6_000, 60_000, initial_rebalance_delay_ms=3_000),
     )
 

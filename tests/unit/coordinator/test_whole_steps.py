@@ -59,6 +59,11 @@ def member(*, is_classic: bool, timeout_ms: int) -> MemberMetadata:
     )
 
 
+def consumer_group(limits: ConsumerLimits) -> ConsumerGroup:
+    """Return a consumer group before its first member."""
+    return ConsumerGroup("g", limits, catalogue(a=4), NOW, restore_classic=ClassicGroup.restore)
+
+
 def restored(
     members: Mapping[str, tuple[MemberMetadata, CurrentAssignment, tuple[int, ...]]],
 ) -> ConsumerGroup:
@@ -78,7 +83,7 @@ def restored(
             record(Kind.CURRENT, current, name),
         ]
     limits = ConsumerLimits(session_timeout_ms=45_000)
-    return ConsumerGroup.restore("g", records, limits, catalogue(a=4), NOW)
+    return consumer_group(limits).restore(records)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +174,7 @@ def test_a_failed_save_keeps_the_time_of_the_last_computed_target() -> None:
 
 def test_a_classic_member_of_an_empty_group_gets_a_new_machine_with_the_wall_clocks_time() -> None:
     """The machine is replaced before any other effect; the record has the time since 1970."""
-    group = ConsumerGroup("g", ConsumerLimits(), catalogue(a=4), NOW)
+    group = consumer_group(ConsumerLimits())
     event = JoinGroup(3, "", "new", (Protocol("range", SUBSCRIPTION),))
     (save,) = group.step(event, NOW + 7, 5_000_000)
     assert isinstance(save, fx.SaveRecords)
@@ -324,7 +329,7 @@ def test_a_member_that_changes_its_protocol_must_revoke_in_its_rebalance_timeout
 
 def test_the_outcome_of_another_save_is_ignored() -> None:
     """The answer waits for the outcome of the group's own last save."""
-    group = ConsumerGroup("g", ConsumerLimits(), catalogue(a=4), NOW)
+    group = consumer_group(ConsumerLimits())
     event = ConsumerGroupHeartbeat(
         7, "m", 0, rebalance_timeout_ms=9, subscribed_topic_names=("a",), owned={}
     )
