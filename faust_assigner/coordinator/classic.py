@@ -22,7 +22,7 @@ from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer.upgrade import upgrade
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.group import GroupType, GroupView, MemberView, Retention
+from faust_assigner.coordinator.group_views import GroupType, GroupView, MemberView, Retention
 from faust_assigner.coordinator.join_rules import join
 from faust_assigner.coordinator.members import Member
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics

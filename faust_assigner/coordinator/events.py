@@ -1,6 +1,6 @@
 """The events of a group. Every event is a frozen value; ``token`` names the request to answer.
 
-Times are not part of an event: :meth:`~faust_assigner.coordinator.group.Group.step` gets ``now_ms`` as an
+Times are not part of an event: :meth:`~faust_assigner.coordinator.effects.Group.step` gets ``now_ms`` as an
 argument. Random values (a new member id) are chosen by the caller and are part of the event, so that a replay
 is exact.
 """

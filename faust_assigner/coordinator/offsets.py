@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from faust_assigner.coordinator.group import Group
+from faust_assigner.coordinator.effects import Group
 
 NO_OFFSET: Final = -1
 TopicPartition = tuple[str, int]

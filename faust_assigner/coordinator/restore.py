@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer.machine import ConsumerGroup
-from faust_assigner.coordinator.effects import GroupRecord
+from faust_assigner.coordinator.effects import Group, GroupRecord
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, Request
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Kind, Record
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits

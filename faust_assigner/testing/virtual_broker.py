@@ -17,7 +17,7 @@ from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import LeaveGroup, Leaver
-from faust_assigner.coordinator.group import GroupView
+from faust_assigner.coordinator.group_views import GroupView
 from faust_assigner.testing.faults import Faults, with_faults
 
 START_MS: Final = 1_700_000_000_000

@@ -23,7 +23,7 @@ from faust_assigner.coordinator.catalogue import Partitions
 from faust_assigner.coordinator.consumer.refusals import JOIN
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, Token
-from faust_assigner.coordinator.group import GroupView, MemberView
+from faust_assigner.coordinator.group_views import GroupView, MemberView
 
 if TYPE_CHECKING:
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest

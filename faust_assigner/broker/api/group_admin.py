@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.operations import group_operations
 from faust_assigner.broker.security.acls import CLUSTER, DESCRIBE, GROUP, THE_CLUSTER
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.events import DeleteGroup
-from faust_assigner.coordinator.group import Group
 
 if TYPE_CHECKING:
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest

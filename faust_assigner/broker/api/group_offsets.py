@@ -10,9 +10,9 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.membership import apply_to_group
 from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import FetchOffsets
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:

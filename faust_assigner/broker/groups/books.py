@@ -11,8 +11,8 @@ from faust_assigner.broker.groups import group_store
 from faust_assigner.broker.groups.pending import PendingOffsets, Which
 from faust_assigner.broker.groups.saving import delete
 from faust_assigner.broker.storage.store import Store, StoreFailed
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.offsets import Committed, OffsetBook, TopicPartition
 
 logger = logging.getLogger(__name__)

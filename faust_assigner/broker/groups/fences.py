@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     CommitOffsets,
@@ -15,7 +16,6 @@ from faust_assigner.coordinator.events import (
     Request,
     SyncGroup,
 )
-from faust_assigner.coordinator.group import Group
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from faust_assigner.broker.groups.fences import Refusal
 from faust_assigner.broker.groups.meter import FENCING, Meter
 from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Request, Token
-from faust_assigner.coordinator.group import Group
 
 Answer = Callable[[fx.Reply], None]
 

@@ -32,6 +32,7 @@ from faust_assigner.coordinator.assignors import Target
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits
 from faust_assigner.coordinator.consumer import ConsumerGroup
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
@@ -47,7 +48,6 @@ from faust_assigner.coordinator.events import (
     TimersDue,
     Token,
 )
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record
 from faust_assigner.coordinator.refusals import refuse_join
 from faust_assigner.coordinator.restore import new_group, restore

@@ -14,7 +14,7 @@ from faust_assigner.coordinator.catalogue import Partitions, TopicId
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.reconcile import is_settled
 from faust_assigner.coordinator.errors import CoordinatorBug
-from faust_assigner.coordinator.group import MemberView
+from faust_assigner.coordinator.group_views import MemberView
 from faust_assigner.coordinator.records import (
     CurrentAssignment,
     GroupEpoch,

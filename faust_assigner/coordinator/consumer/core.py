@@ -13,9 +13,9 @@ from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer.book import Book
 from faust_assigner.coordinator.consumer.subscriptions import Topics
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Event, JoinGroup
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits

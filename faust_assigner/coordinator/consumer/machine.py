@@ -1,7 +1,7 @@
 """KIP-848 as a pure, table-driven machine: ``step(event, now_ms) -> effects``.
 
 ``RULES`` has the rule for each event; the other modules of this package contain the rules' functions.
-:mod:`faust_assigner.coordinator.group` documents the interface to the broker. The machine reads no clock,
+:mod:`faust_assigner.coordinator.effects` documents the interface to the broker. The machine reads no clock,
 draws no random number and does no I/O, and no heartbeat ever waits for another member.
 
 The state of a group follows from its members and epochs. A group without members is Empty. It is Assigning
@@ -21,7 +21,7 @@ from faust_assigner.coordinator.consumer.migration import Migration
 from faust_assigner.coordinator.consumer.offset_checks import check_commit, check_fetch
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
-from faust_assigner.coordinator.group import GroupType, GroupView, Retention
+from faust_assigner.coordinator.group_views import GroupType, GroupView, Retention
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 from faust_assigner.coordinator.records import MemberState, Record
 from faust_assigner.coordinator.timers import Purpose

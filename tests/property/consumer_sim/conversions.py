@@ -11,6 +11,7 @@ import re2  # type: ignore[import-untyped]
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     ConsumerGroupHeartbeat,
@@ -18,7 +19,6 @@ from faust_assigner.coordinator.events import (
     JoinGroup,
     LeaveGroup,
 )
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.protocol import read_assignment, read_subscription
 from tests.property.consumer_sim import rules
 from tests.property.consumer_sim.model import Known, Model, pairs

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from faust_assigner.coordinator.consumer import ConsumerGroup
-from faust_assigner.coordinator.group import Group, MemberView
+from faust_assigner.coordinator.effects import Group
+from faust_assigner.coordinator.group_views import MemberView
 from faust_assigner.coordinator.records import (
     CurrentAssignment,
     GroupEpoch,

@@ -10,6 +10,7 @@ from faust_assigner.coordinator.assignors import compute
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer import ConsumerGroup
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
@@ -20,7 +21,6 @@ from faust_assigner.coordinator.events import (
     TargetComputed,
     TimersDue,
 )
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.refusals import refuse_join
 from faust_assigner.coordinator.restore import restore

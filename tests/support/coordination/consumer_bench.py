@@ -12,6 +12,7 @@ from faust_assigner.coordinator.assignors import compute
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer import ConsumerGroup
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
@@ -21,7 +22,6 @@ from faust_assigner.coordinator.events import (
     TargetComputed,
     TimersDue,
 )
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.settings import ConsumerLimits

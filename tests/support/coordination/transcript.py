@@ -16,9 +16,9 @@ from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.assignors import GroupSpec, compute
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Event, Saved, TargetComputed
-from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.timers import Purpose

@@ -22,7 +22,7 @@ from faust_assigner.coordinator.events import (
     Request,
     SyncGroup,
 )
-from faust_assigner.coordinator.group import GroupView, MemberView
+from faust_assigner.coordinator.group_views import GroupView, MemberView
 from tests.support.coordination.classic_bench import Bench
 
 

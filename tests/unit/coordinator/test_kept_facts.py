@@ -10,7 +10,7 @@ from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer import ConsumerGroup
 from faust_assigner.coordinator.consumer.book import Book
 from faust_assigner.coordinator.consumer.subscriptions import Topics
-from faust_assigner.coordinator.group import Group
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.records import MemberState
 from faust_assigner.coordinator.states import State
 from faust_assigner.coordinator.timers import Purpose

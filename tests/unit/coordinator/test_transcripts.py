@@ -14,7 +14,7 @@ import pytest
 
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer import ConsumerGroup
-from faust_assigner.coordinator.group import Group
+from faust_assigner.coordinator.effects import Group
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
 from tests.support.coordination.consumer_bench import catalogue

@@ -16,7 +16,7 @@ from faust_assigner.broker.api import consumer_groups, metadata, offset_commit
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets
-from faust_assigner.coordinator.group import GroupView, MemberView
+from faust_assigner.coordinator.group_views import GroupView, MemberView
 from faust_assigner.coordinator.offsets import Committed
 from tests.support.asking import ask, read
 from tests.support.hall import Hall, frames, in_hall
