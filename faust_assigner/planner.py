@@ -89,7 +89,7 @@ def plan(
         flat_target=target,
         flat_owner=owner,
         flat_standby=standby,
-        flat_counted=counted,
+        flat_counted_target=counted,
         promoted=promoted,
         partitions=counts,
         replicas=replicas,

@@ -122,17 +122,17 @@ def _previous_owner(
 ) -> tuple[Ints, bool]:
     """Return the owner of each number, and whether all claims come from the owners."""
     different = {id(pairs[0]): pairs for t in group.topics if (pairs := claims[t])[0].size}
-    laid = [_lay(*pairs, group.partitions) for pairs in different.values()]
-    if not laid:
+    read = [_owner_by_claims(*pairs, group.partitions) for pairs in different.values()]
+    if not read:
         return np.full(group.partitions, NOBODY, dtype=np.int64), True
-    if all(agreed for _, agreed in laid) and all(
-        np.array_equal(laid[0][0], o) for o, _ in laid[1:]
+    if all(agreed for _, agreed in read) and all(
+        np.array_equal(read[0][0], o) for o, _ in read[1:]
     ):
-        return laid[0][0], True
+        return read[0][0], True
     return _vote(group, claims, generations), False
 
 
-def _lay(number: Ints, member: Ints, count: int) -> tuple[Ints, bool]:
+def _owner_by_claims(number: Ints, member: Ints, count: int) -> tuple[Ints, bool]:
     """Return the owners by one topic's claims, and whether each number has at most one claim."""
     owner = np.full(count, NOBODY, dtype=np.int64)
     owner[number] = member

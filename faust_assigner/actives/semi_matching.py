@@ -192,8 +192,8 @@ class _Matching:
     def _search(self, term: Term) -> tuple[Ints, list[tuple[int, int]] | None]:
         """Return (potentials, None) if the term is optimal, else (undefined, a negative cycle).
 
-        The search is Bellman-Ford from all nodes at once. A cycle of parents is a negative cycle, and exists
-        after at most as many rounds as there are nodes.
+        The search is Bellman-Ford from all nodes at once. A cycle of parent links is a negative
+        cycle. If a negative cycle exists, such a cycle appears after at most one round per node.
         """
         arcs = _Arcs(self, term)
         look, rounds = 4, 0

@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._in_lane = False
         self._has_ended = False
         self._is_shaking_hands = False
-        self._previous: answering.RepeatedRequest | None = None
+        self._last_answered: answering.RepeatedRequest | None = None
 
     # -- callbacks of asyncio --------------------------------------------------------------------
 
@@ -173,7 +173,8 @@ class Connection(asyncio.Protocol):
         if self.is_closing:
             return
         frame = self._frames.take(self._loop.time())
-        self._hold(0)  # a frame is served, so the time of the remaining held bytes starts again
+        # Bytes of a further frame may remain. The time limit for its arrival starts again now.
+        self._hold(0)
         try:
             if not self._answer_repeated(frame):
                 self._serve(frame)
@@ -187,7 +188,7 @@ class Connection(asyncio.Protocol):
 
     def _answer_repeated(self, frame: bytes) -> bool:
         """Answer a frame that repeats the previous request; return False for any other frame."""
-        answer = None if self._previous is None else self._previous.answer_again(frame)
+        answer = None if self._last_answered is None else self._last_answered.answer_again(frame)
         if answer is None:
             return False
         if self._transport is not None:
@@ -233,7 +234,7 @@ class Connection(asyncio.Protocol):
                 self._wait(outcome, header)
             if api.again and len(frame) <= answering.REPEATED_BYTES and node.authorizer is None:
                 answer = api.again(node, header.api_version, request)
-                self._previous = answering.RepeatedRequest.of(frame, answer)
+                self._last_answered = answering.RepeatedRequest.of(frame, answer)
 
     def _wait(self, outcome: asyncio.Future[Any], header: RequestHeader) -> None:
         self._pending, self._pending_key = outcome, header.api_key

@@ -56,7 +56,7 @@ async def repeat(line: HandlerQueue, interval_ms: int, chore: Callable[[], Itera
             throttle.end()
 
 
-async def drop_offsets(node: Node, topic: str) -> None:
+async def drop_topic_offsets(node: Node, topic: str) -> None:
     """Delete the committed offsets of a deleted topic, in slices between other work."""
     throttle = Throttle(node.line, timeout_s=math.inf)
     try:

@@ -23,7 +23,7 @@ from faust_assigner.broker.groups.configs import GroupConfigs, classic_limits
 from faust_assigner.broker.groups.plug_ins import load_plug_ins, places_in
 from faust_assigner.broker.groups.timers import GroupTimers, Key
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
-from faust_assigner.broker.housekeeping import drop_offsets, start_chores
+from faust_assigner.broker.housekeeping import drop_topic_offsets, start_chores
 from faust_assigner.broker.metadata_cache import MetadataCache
 from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.security.acls import Acls
@@ -209,9 +209,9 @@ class Node:
         """Run disk reads, decompression and checksums in one of a few threads."""
         return asyncio.get_running_loop().run_in_executor(self._reading, work)
 
-    async def drop_offsets(self, topic: str) -> None:
+    async def drop_topic_offsets(self, topic: str) -> None:
         """Delete the offsets of a deleted topic. The deletion goes on if the caller is cancelled."""
-        is_finished, outcome = start(drop_offsets(self, topic))
+        is_finished, outcome = start(drop_topic_offsets(self, topic))
         if not is_finished:
             self._chores.append(outcome)
             outcome.add_done_callback(self._chores.remove)

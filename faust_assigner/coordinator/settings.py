@@ -51,5 +51,6 @@ class ConsumerLimits:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     #: The minimum time between two target computations (KIP-1263): a thousand joins cost one computation.
     assignment_interval_ms: int = 1_000
-    #: Up to this sum of subscriptions and partitions, a step computes the target; above, the broker does.
+    #: The largest sum of subscriptions and partitions for which the state machine computes the target itself.
+    #: The broker computes a larger target in a thread.
     inline_size: int = 2_000

@@ -17,7 +17,7 @@ from faust_assigner.status import described
 from faust_assigner.status.build import build
 from faust_assigner.status.members import View, views_of
 from faust_assigner.status.report import Report
-from faust_assigner.status.words import join_names, size
+from faust_assigner.status.words import list_names, size
 from faust_assigner.wire.documents import whole_number
 
 #: Kafka's default size limit for a record, and so for a group's record.
@@ -67,7 +67,7 @@ def check_group_grace(facts: GroupFacts, grace_s: float) -> tuple[Finding, ...]:
     return tuple(
         one
         for leave_s, names in sorted(alike.items())
-        for one in check_grace(grace_s, leave_s, subject=join_names(names))
+        for one in check_grace(grace_s, leave_s, subject=list_names(names))
     )
 
 
@@ -170,7 +170,7 @@ def _times(views: Sequence[View], bounds_s: tuple[float, float] | None) -> Itera
         if times is not None:
             alike[times].append(view.name)
     for times, names in alike.items():
-        yield from check_times(times, subject=join_names(names), bounds_s=bounds_s)
+        yield from check_times(times, subject=list_names(names), bounds_s=bounds_s)
 
 
 def _times_of(settings: Mapping[str, str]) -> Times | None:
@@ -198,14 +198,14 @@ def _check_record_size(facts: GroupFacts, views: Sequence[View]) -> Iterator[Fin
             "FA011", f"about {size(taken)} of {size(min(limits))}, with {len(views)} members"
         )
     elif left_out:
-        yield finding("FA011", f"{join_names(left_out)} as leader left out the directory of owners")
+        yield finding("FA011", f"{list_names(left_out)} as leader left out the directory of owners")
 
 
 def _check_differences(report: Report) -> Iterator[Finding]:
     for difference in report.differences:
         if not difference.name.startswith(_VERSION):
             told = "; ".join(
-                f"{value or 'not set'} on {join_names(names)}"
+                f"{value or 'not set'} on {list_names(names)}"
                 for value, names in sorted(difference.values.items())
             )
             yield finding("FA012", told, subject=difference.name)
@@ -225,12 +225,12 @@ def _check_versions(views: Sequence[View], report: Report) -> Iterator[Finding]:
             yield finding(
                 "FA013",
                 f"{name} {said}: expected {first} or later, before {beyond}",
-                subject=join_names(names),
+                subject=list_names(names),
             )
     for difference in report.differences:
         if difference.name == f"{_VERSION}faust-assigner":
             told = "; ".join(
-                f"{value} on {join_names(names)}" for value, names in difference.values.items()
+                f"{value} on {list_names(names)}" for value, names in difference.values.items()
             )
             yield finding("FA013", f"versions differ: {told}", subject="faust-assigner", level=NOTE)
 
@@ -252,7 +252,7 @@ def _check_racks(views: Sequence[View]) -> Iterator[Finding]:
         return
     without = [view.name for view in ours if view.member.said and not view.member.said.rack_id]
     if without:
-        yield finding("FA015", f"no rack: {join_names(without)}; the other workers have a rack")
+        yield finding("FA015", f"no rack: {list_names(without)}; the other workers have a rack")
     counts = [whole_number(view.settings.get(_REPLICAS, "")) for view in ours]
     replicas = max((count for count in counts if count is not None), default=None)
     if replicas and len(named) < replicas + 1:
@@ -266,4 +266,4 @@ def _check_ledger(views: Sequence[View]) -> Iterator[Finding]:
         if view.status is not None and not view.status.settings.get(LEDGER.name)
     ]
     if off:
-        yield finding("FA017", f"on {join_names(off)}")
+        yield finding("FA017", f"on {list_names(off)}")

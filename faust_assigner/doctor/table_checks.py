@@ -10,7 +10,7 @@ from faust_assigner.doctor.facts import GroupFacts
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
 from faust_assigner.status.build import changelogs_of
 from faust_assigner.status.members import View
-from faust_assigner.status.words import join_names, size
+from faust_assigner.status.words import list_names, size
 from faust_assigner.wire.worker_status import CORRUPT_FOLDERS, TableStatus
 
 
@@ -50,7 +50,7 @@ def _check_memory_tables(
     for changelog, table in tables.items():
         if names[changelog]:
             yield finding(
-                "FA005", f"on {join_names(names[changelog])}", subject=f"table {table.name}"
+                "FA005", f"on {list_names(names[changelog])}", subject=f"table {table.name}"
             )
 
 

@@ -24,8 +24,8 @@ from faust_assigner.status.words import (
     behind,
     condition,
     count_of,
-    join_names,
     leader_topic,
+    list_names,
     names_of,
     number,
     span,
@@ -210,9 +210,9 @@ def partitions(numbers: Numbers, group: str) -> str:
         tables = [table_of(topic, group) for topic in topics]
         sources = [topic for topic, table in zip(topics, tables, strict=True) if not table]
         named = [table for table in tables if table]
-        words = [join_names(sources)] if sources else []
+        words = [list_names(sources)] if sources else []
         if named:
-            words.append(f"table{'s' * (len(named) > 1)} {join_names(named)}")
+            words.append(f"table{'s' * (len(named) > 1)} {list_names(named)}")
         (ranges,) = as_ranges(("", number) for number in held)
         lines.append(f"{ranges.strip()} of {', '.join(words)}")
     return "\n".join(lines) or NOTHING
@@ -237,7 +237,7 @@ def _render_differences(report: Report) -> Iterator[Text]:
         line = Text(f"{difference.name}: ")
         values = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[0]))
         line.append(
-            "; ".join(f"{value or 'not set'} on {join_names(names)}" for value, names in values)
+            "; ".join(f"{value or 'not set'} on {list_names(names)}" for value, names in values)
         )
         yield line
 

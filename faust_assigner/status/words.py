@@ -96,7 +96,7 @@ def leader_topic(group: str) -> str:
     return f"{group}-__assignor-__leader"
 
 
-def join_names(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Join the first names, with a count of the omitted names."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

@@ -45,7 +45,7 @@ class Placed:
     ``warmup[g]``          int64[n_g]     the member with a warm-up, a replica beyond the standbys
 
     ``layout`` and ``previous`` are the planner's groups and the previous owners. ``flat_*``,
-    ``promoted`` and ``waiting`` are flat arrays over all T tasks. ``flat_counted`` is the target
+    ``promoted`` and ``waiting`` are flat arrays over all T tasks. ``flat_counted_target`` is the target
     without weights, and ``weighed`` has the weights.
     """
 
@@ -54,7 +54,7 @@ class Placed:
     flat_target: Ints
     flat_owner: Ints
     flat_standby: Ints
-    flat_counted: Ints
+    flat_counted_target: Ints
     promoted: Bools
     partitions: Mapping[str, int]
     replicas: int = 0

@@ -116,7 +116,8 @@ def _movement_figures(plan: Placed) -> dict[str, object]:
     unweighed = int(np.count_nonzero(~ordinary & (before != NOBODY) & (before != plan.flat_owner)))
     return {
         "moves": plan.moves,
-        "moves_minimum": _count_moved(before[ordinary], plan.flat_counted[ordinary]) + unweighed,
+        "moves_minimum": _count_moved(before[ordinary], plan.flat_counted_target[ordinary])
+        + unweighed,
         "cold_moves": int(np.count_nonzero(plan.flat_cold)),
         "promoted": int(np.count_nonzero(plan.promoted)),
         "off_target": int(np.count_nonzero(plan.flat_owner != plan.flat_target)),

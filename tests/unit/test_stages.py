@@ -57,7 +57,7 @@ def claims(turn: Turn) -> Iterator[str]:
 def stages(turn: Turn) -> Iterator[str]:
     """Yield the result of each stage, over all tasks."""
     made = turn.plan
-    yield f"counted  {letters(made.flat_counted)}"
+    yield f"counted  {letters(made.flat_counted_target)}"
     yield f"target   {letters(made.flat_target)}"
     yield f"promoted {''.join('-!'[int(one)] for one in made.promoted)}"
     if made.waiting is not None:

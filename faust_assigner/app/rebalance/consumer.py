@@ -155,7 +155,7 @@ class RepairedConsumer(Consumer):
             self._buffered_partitions.clear()
             self._paused_partitions.update(faust_tps(assigned))
             # A recovery may end at once; the round must not end before the app has its assignment.
-            with self.rounds.answering():
+            with self.rounds.reporting_answer():
                 await super().on_partitions_assigned(assigned, generation_id)
 
     def _join(self) -> None:

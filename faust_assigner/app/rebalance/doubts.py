@@ -101,7 +101,7 @@ def _replacement_claims(data: JoinData, given: JoinData | None) -> JoinData:
     )
 
 
-def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
+def count_delayed_rounds(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
     """Return member -> number of consecutive rounds delayed by the member, including this round."""
     return {m: before.get(m, 0) + 1 for m in by}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mode import get_logger
 
 from faust_assigner.app.rebalance.answers import encode_answers
-from faust_assigner.app.rebalance.doubts import checked, held_up, refuse_overdue_claims
+from faust_assigner.app.rebalance.doubts import checked, count_delayed_rounds, refuse_overdue_claims
 from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.member_claims import (
     Claimed,
@@ -65,7 +65,7 @@ def decide(
     )
     inputs = _decision_inputs(view, said, staying, claimed, partitions, tables)
     started = perf_counter()
-    found, placement, failure = _place(inputs, staying)
+    found, placement, failure = _plan_or_round_robin(inputs, staying)
     now = step(placement, said, is_cooperative=view.is_cooperative)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000, follows=now.follows)
     outcome = outcome_of(inputs, found, at=view.now, first=view.first)
@@ -80,7 +80,7 @@ def decide(
         failure=failure,
         awaited={} if found is None else _awaited_standbys(found, inputs),
         promised=now.promised,
-        held_up=held_up(view.held_up, now.held_up_by),
+        held_up=count_delayed_rounds(view.held_up, now.held_up_by),
         outcome=outcome,
     )
     answers, oversize = encode_answers(view, decided)
@@ -151,7 +151,7 @@ def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
     return ids
 
 
-def _place(
+def _plan_or_round_robin(
     inputs: DecisionInputs, said: Sequence[MemberClaims]
 ) -> tuple[Plan | None, Placement, Exception | None]:
     """Return (plan, placement, None); after a failure (None, round-robin placement, the error)."""

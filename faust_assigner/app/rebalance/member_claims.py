@@ -113,7 +113,7 @@ def claims_of(
     members: dict[str, Member] = {}
     sizes = dict.fromkeys((j.member_id for j in said), 0)
     if 4 * len(said) * sum(partitions.values()) > budget:  # otherwise claims on all partitions fit
-        sizes = {j.member_id: reader.size(j.data) for j in said}
+        sizes = {j.member_id: reader.count_numbers(j.data) for j in said}
     # Read the smallest claims first, so that only the members with the largest claims are refused.
     for one in sorted(said, key=lambda j: (sizes[j.member_id], j.member_id)):
         data = one.data
@@ -181,7 +181,7 @@ class _ClaimReader:
         self._globals = globals_
         self.beyond: dict[str, int] = {}
 
-    def size(self, data: JoinData) -> int:
+    def count_numbers(self, data: JoinData) -> int:
         """Return the number of partition numbers in the claims; a shared claim counts once."""
         distinct = {
             (id(claim), self._partitions[topic]): claim
@@ -208,12 +208,14 @@ class _ClaimReader:
         """
         mine = set(one.topics)
         skipped = set() if data.is_ours else set(self._globals)
-        spare = self._lay(data.on_disk, mine - self._globals.keys())
-        for topic, numbers in self._lay(data.standbys, mine - self._globals.keys()).items():
+        spare = self._numbers_by_topic(data.on_disk, mine - self._globals.keys())
+        for topic, numbers in self._numbers_by_topic(
+            data.standbys, mine - self._globals.keys()
+        ).items():
             spare[topic] = (
                 Runs.of([*spare[topic], *numbers]).numbers() if topic in spare else numbers
             )
-        former = self._lay(data.former_actives, mine - skipped)
+        former = self._numbers_by_topic(data.former_actives, mine - skipped)
         dates = data.generation, data.former_generation
         if former and not data.actives and data.generation < 0:
             dates = data.former_generation, data.former_generation
@@ -221,7 +223,7 @@ class _ClaimReader:
         return Member(
             one.member_id,
             one.topics,
-            actives=self._lay(data.actives, mine - skipped),
+            actives=self._numbers_by_topic(data.actives, mine - skipped),
             standbys=spare,
             former_actives=former,
             former_generation=former_generation,
@@ -232,22 +234,22 @@ class _ClaimReader:
             positions=None
             if data.positions is None
             else existing_positions(data.positions, self._partitions),
-            awaited=self._lay(data.awaited, mine - self._globals.keys()),
-            overdue=self._lay(data.overdue, mine - self._globals.keys()),
+            awaited=self._numbers_by_topic(data.awaited, mine - self._globals.keys()),
+            overdue=self._numbers_by_topic(data.overdue, mine - self._globals.keys()),
         )
 
-    def _lay(self, claims: Claims, topics: set[str]) -> dict[str, Numbers]:
+    def _numbers_by_topic(self, claims: Claims, topics: set[str]) -> dict[str, Numbers]:
         if not claims:
             return {}
-        laid: dict[tuple[int, int], Numbers] = {}
+        read: dict[tuple[int, int], Numbers] = {}
         found: dict[str, Numbers] = {}
         for topic in claims.keys() & topics & self._partitions.keys():
             count = self._partitions[topic]
             key = (id(claims[topic]), count)
-            if key not in laid:
-                laid[key] = Runs.of(claims[topic]).below(count).numbers()
-            found[topic] = laid[key]
-            lost = Runs.of(claims[topic]).size - len(laid[key])
+            if key not in read:
+                read[key] = Runs.of(claims[topic]).below(count).numbers()
+            found[topic] = read[key]
+            lost = Runs.of(claims[topic]).size - len(read[key])
             if lost > 0:
                 self.beyond[topic] = self.beyond.get(topic, 0) + lost
         return dict(sorted(found.items()))

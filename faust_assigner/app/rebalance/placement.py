@@ -33,7 +33,7 @@ class Placement:
 
 
 def placement_of_plan(plan: Plan) -> Placement:
-    """Convert a plan to a placement."""
+    """Convert the planner's arrays to partitions by member and topic."""
     return Placement(
         plan.member_ids,
         _partitions_by_member(

@@ -46,7 +46,7 @@ class Rounds:
         self.is_unanswered = True
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def reporting_answer(self) -> Iterator[None]:
         """Wrap Faust's report of an eager round's answer; end the round after the report."""
         self.is_unanswered, self._is_restored = True, False
         yield
@@ -64,7 +64,7 @@ class Rounds:
         """Note that all owned partitions are restored; end the round if its answer was reported.
 
         Otherwise the round continues: the restored partitions belong to the previous round, or
-        Faust is about to report the answer (see :meth:`answering`).
+        Faust is about to report the answer (see :meth:`reporting_answer`).
         """
         self._is_restored = True
         if not self.is_unanswered:

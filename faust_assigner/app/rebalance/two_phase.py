@@ -56,9 +56,13 @@ def step(
         return Step(placement)
     mute = {one.member_id for one in said if not one.data.is_ours}
     if mute and not is_cooperative:
-        return Step(_kept(placement, said, blocked), follows=True, held_up_by=held_up_by)
+        return Step(
+            _leave_blocked_with_owners(placement, said, blocked),
+            follows=True,
+            held_up_by=held_up_by,
+        )
     if unpromised := {key: mask for key, mask in blocked.items() if key[1] in mute}:
-        placement = _kept(placement, said, unpromised)
+        placement = _leave_blocked_with_owners(placement, said, unpromised)
         blocked = {key: mask for key, mask in blocked.items() if key not in unpromised}
     claims = {one.member_id: one.data for one in said}
     actives: dict[str, ByTopic] = {}
@@ -87,7 +91,7 @@ def step(
     )
 
 
-def _kept(
+def _leave_blocked_with_owners(
     placement: Placement, said: Sequence[MemberClaims], blocked: Mapping[tuple[int, str], Bools]
 ) -> Placement:
     """Leave blocked partitions with their current owners, in a group with members without our data.

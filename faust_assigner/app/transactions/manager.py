@@ -213,7 +213,7 @@ class PartitionTransactions(TransactionManager):
     def holds_sends(self) -> bool:
         """Whether sends of a closed id wait for the next transaction, which begins after the commit."""
         return any(
-            (share := self._shares[transactional_id]).tail is not share.begun
+            (share := self._shares[transactional_id]).all_sent is not share.begun
             for transactional_id in self._closed
         )
 
@@ -251,7 +251,7 @@ class PartitionTransactions(TransactionManager):
     ) -> bool:
         """Commit one transaction, flush its table changes, and release the sends of the next transaction."""
         if share is not None:
-            await asyncio.shield(share.tail)
+            await asyncio.shield(share.all_sent)
             await share.wait_for_answers(self._producers.end_of(transactional_id))
             if share.error is not None and not self.is_fenced:
                 # Kafka's transaction stays open without the failed send: never commit the transaction.

@@ -28,7 +28,7 @@ _place: ContextVar[Place | None] = ContextVar("place", default=None)
 @contextmanager
 def within(transactional_id: str, share: Share) -> Iterator[None]:
     """Let all sends in the block join ``share``, which is closed."""
-    token = _place.set(Place(transactional_id, share, share.tail, share.tail))
+    token = _place.set(Place(transactional_id, share, share.all_sent, share.all_sent))
     try:
         yield
     finally:
@@ -77,8 +77,8 @@ class RecordSends:
         message = current_event().message
         share.reached[message.tp] = max(message.offset, share.reached.get(message.tp, -1))
         self._transactions.held.recheck_waiting()
-        before, share.tail = share.tail, asyncio.get_running_loop().create_future()
-        return Place(share.transactional_id, share, before, share.tail)
+        before, share.all_sent = share.all_sent, asyncio.get_running_loop().create_future()
+        return Place(share.transactional_id, share, before, share.all_sent)
 
     async def send(
         self,

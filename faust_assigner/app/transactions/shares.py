@@ -16,8 +16,8 @@ class Share:
         self.transactional_id = transactional_id
         #: Done once Kafka's transaction accepts this share's sends: at once, or after the previous commit.
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        #: Done once the producer has taken all sends so far. The tail of a closed share stays the same.
-        self.tail = self.begun
+        #: Done once the producer has taken all sends so far. Stays the same once the share is closed.
+        self.all_sent = self.begun
         #: The (store, partition) pairs in which the records of this share have changed rows.
         self.changed: set[tuple[Any, int]] = set()
         #: Source partition -> the last offset whose record sent into this share; offsets only grow.

@@ -161,7 +161,7 @@ async def delete_topics(call: Call, request: Any) -> Values:
         answer = {"name": name, "topic_id": topic_id, **_values_or_refusal(delete, name, topic_id)}
         answers.append(answer)
         if answer["error_code"] is ErrorCode.none:
-            await call.throttle.wait_outside(call.node.drop_offsets(answer["name"]))
+            await call.throttle.wait_outside(call.node.drop_topic_offsets(answer["name"]))
         await call.throttle.checkpoint()
     call.node.space.freed()
     return {"responses": answers}

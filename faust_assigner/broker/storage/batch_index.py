@@ -92,7 +92,7 @@ class BatchIndex:
         position = bisect_right(self.nexts, offset)
         return position if position < len(self.nexts) else None
 
-    def stop_at(self, beyond: int | None) -> int:
+    def stop_before(self, beyond: int | None) -> int:
         """Return the position after the last batch that begins before ``beyond`` (None: the end)."""
         return len(self.bases) if beyond is None else bisect_left(self.bases, beyond)
 

@@ -27,7 +27,7 @@ def begin(log: PartitionLog, found: Cleanable, rules: Rules, now_ms: int, max_ke
         log.store,
         index.bases[: found.stop + 1],
         index.sizes[: found.stop],
-        found.dirty,
+        found.first_dirty,
         found.stop,
         now_ms,
         rules.delete_retention_ms,

@@ -53,12 +53,12 @@ class Rules:
 
 
 class Cleanable(NamedTuple):
-    """The part of a log that a pass would read: from position ``dirty`` to before ``stop``.
+    """The part of a log that a pass would read: from position ``first_dirty`` to before ``stop``.
 
     ``ratio`` is the share of dirty bytes. ``is_overdue``: the first dirty batch is older than max_lag_ms.
     """
 
-    dirty: int
+    first_dirty: int
     stop: int
     ratio: float
     is_overdue: bool
@@ -68,15 +68,15 @@ def cleanable(log: PartitionLog, rules: Rules, now_ms: int) -> Cleanable | None:
     """Return the part of a log that a pass could clean now, or None. Cost O(log batches)."""
     index = log.index
     stop = min(len(index) - 1, bisect_left(index.bases, log.stable_offset))
-    dirty = bisect_left(index.bases, log.cleaned_to)
+    first_dirty = bisect_left(index.bases, log.cleaned_to)
     if rules.min_lag_ms > 0:
         newest_ms = now_ms - rules.min_lag_ms
-        stop = index.first_newer(newest_ms, dirty, max(stop, dirty), log.appended_ms)
-    if dirty >= stop:
+        stop = index.first_newer(newest_ms, first_dirty, max(stop, first_dirty), log.appended_ms)
+    if first_dirty >= stop:
         return None
-    dirty_bytes, all_bytes = index.bytes_between(dirty, stop), index.bytes_between(0, stop)
-    is_overdue = now_ms - index.time_of(dirty, log.appended_ms) > rules.max_lag_ms
-    return Cleanable(dirty, stop, dirty_bytes / max(all_bytes, 1), is_overdue)
+    dirty_bytes, all_bytes = index.bytes_between(first_dirty, stop), index.bytes_between(0, stop)
+    is_overdue = now_ms - index.time_of(first_dirty, log.appended_ms) > rules.max_lag_ms
+    return Cleanable(first_dirty, stop, dirty_bytes / max(all_bytes, 1), is_overdue)
 
 
 class Outcome(NamedTuple):
@@ -105,7 +105,7 @@ class Pass:
     store: Store
     bases: Sequence[int]
     sizes: Sequence[int]
-    dirty: int
+    first_dirty: int
     stop: int
     now_ms: int
     delete_retention_ms: int
@@ -121,7 +121,7 @@ class Pass:
 
     def map_some(self) -> bool:
         """Read some dirty batches into the map; return whether more remain."""
-        self.position = self.position or self.dirty
+        self.position = self.position or self.first_dirty
         first, behind = self.position, self._step()
         for data in self._load(self.batch_prefix, first, behind):
             if data is not None:

@@ -64,7 +64,7 @@ def _batch_span(log: PartitionLog, offset: int, beyond: int | None) -> tuple[int
     if offset >= log.end_offset or (beyond is not None and offset >= beyond):
         return 0, 0  # ``offset`` may be in an open transaction's batch, if a trim cut this batch
     first = log.index.first_after(offset)
-    return (0, 0) if first is None else (first, log.index.stop_at(beyond))
+    return (0, 0) if first is None else (first, log.index.stop_before(beyond))
 
 
 def _new_read(log: PartitionLog, first: int, stop: int) -> Reading:

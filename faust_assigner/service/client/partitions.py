@@ -236,7 +236,7 @@ class Partitions:
             self._hold_back()
             for place, records in (await self._consumer.getmany(timeout_ms=POLL_MS)).items():
                 if (owned := self._owned.get(TopicPartition(*place))) is not None:
-                    owned.take(records)
+                    owned.enqueue(records)
 
     def _hold_back(self) -> None:
         """Pause the partitions with full queues, and resume the other owned partitions."""

@@ -50,7 +50,7 @@ class Worker:
         """Whether the queue has reached its limit."""
         return self._queue.qsize() >= self._queued
 
-    def take(self, records: list[Any]) -> None:
+    def enqueue(self, records: list[Any]) -> None:
         """Queue the records at and above the offset ``fetched``, and advance ``fetched``."""
         if self.fetched is None or not records:
             return

@@ -32,7 +32,7 @@ class Answer:
     ``identity``   the authenticated name of the caller
     """
 
-    name: str
+    consumer: str
     at: TopicPartition
     handoff_id: int | None = None
     identity: str = ""
@@ -103,12 +103,14 @@ class Acks:
 
         Return a revision that contains the newest stored report.
         """
-        async with self.callers.handle_request(answer.name, answer.identity, answer.incarnation):
+        async with self.callers.handle_request(
+            answer.consumer, answer.identity, answer.incarnation
+        ):
             revision = await self._progressed(answer, fraction)
             return self.mirror.view.base + revision
 
     async def _progressed(self, answer: Answer, fraction: float) -> int:
-        now, reporter = self.clock.monotonic(), (answer.at, answer.name)
+        now, reporter = self.clock.monotonic(), (answer.at, answer.consumer)
         when, revision = self._reported.get(reporter, (-float("inf"), 0))
         if now - when < PROGRESS_EVERY_S:
             return revision
@@ -137,7 +139,9 @@ class Acks:
         epoch: int | None = None,
     ) -> int:
         """Check the caller and the values, and write the answer; return a revision (see module)."""
-        async with self.callers.handle_request(answer.name, answer.identity, answer.incarnation):
+        async with self.callers.handle_request(
+            answer.consumer, answer.identity, answer.incarnation
+        ):
             if offset is not None and not 0 <= offset <= codec.MAX_OFFSET:
                 raise BadRequest(f"{answer.at}: an offset is 0 to {codec.MAX_OFFSET}, got {offset}")
             if epoch is not None:
@@ -149,5 +153,5 @@ class Acks:
             return self.mirror.view.base + revision
 
     async def _taken(self, answer: Answer, event: HandoffEvent, decide: Decide) -> int:
-        process = (answer.name, answer.incarnation)
+        process = (answer.consumer, answer.incarnation)
         return await self.answering.take(process, answer.at, answer.handoff_id, event, decide)

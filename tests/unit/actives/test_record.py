@@ -145,7 +145,7 @@ def weights(kind: str) -> Iterator[str]:
         load = " ".join(f"{one:.4f}" for one in made.weighed.load(made.flat_target))
         figures = " ".join(f"{one:.6g}" for one in made.weighed.figures(made.flat_owner).values())
         yield turn.name
-        yield f"  {letters(made.flat_counted)} {letters(made.flat_target)}"
+        yield f"  {letters(made.flat_counted_target)} {letters(made.flat_target)}"
         yield f"  {load}; {figures}"
 
 

@@ -13,7 +13,7 @@ from faust_assigner.doctor.group_checks import _check_record_size, _times_of, ch
 from faust_assigner.doctor.times import Times, check_grace, check_times
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
 from faust_assigner.status.members import views_of
-from faust_assigner.status.words import join_names, size
+from faust_assigner.status.words import list_names, size
 from tests.support.status import LOG, MadeGroup, group
 from tests.unit.doctor.test_group_checks import SETTINGS, facts, of, settings
 
@@ -234,7 +234,7 @@ def test_sizes_and_lists_change_at_their_limits() -> None:
     assert [size(one) for one in sizes] == [
         "0 B", "1023 B", "1.0 KiB", "1023.0 KiB", "1.0 MiB", "1.0 TiB", "1536.0 TiB",
     ]  # fmt: skip
-    assert (join_names(list("dcba")), join_names(list("edcba"))) == (
+    assert (list_names(list("dcba")), list_names(list("edcba"))) == (
         "d, c, b, a",
         "e, d, c, b and 1 more",
     )

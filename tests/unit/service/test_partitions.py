@@ -126,7 +126,7 @@ async def test_a_release_that_is_called_off_in_the_middle_leaves_one_at_work() -
     grant = Grant(AT, 5)
     await partitions.assigned(Assigned({AT: grant}, (grant,)))
     await until(lambda: len(consumer.sought) == 1)
-    partitions._owned[AT].take([Record()])
+    partitions._owned[AT].enqueue([Record()])
     await until(lambda: work.now == 1)
     releasing = asyncio.create_task(partitions.release(Release(AT, "b", 9, strict=True)))
     await asyncio.sleep(0.01)
@@ -160,7 +160,7 @@ async def test_a_release_flushes_before_it_commits() -> None:
     await partitions.assigned(Assigned({AT: grant}, (grant,)))
     await until(lambda: consumer.sought == [7])
     work.go.set()
-    partitions._owned[AT].take([Record()])
+    partitions._owned[AT].enqueue([Record()])
     await until(lambda: work.most == 1 and work.now == 0)
     assert await partitions.release(Release(AT, "b", 9, strict=True)) == 8
     assert acts[-2:] == ["flush", "commit"]
@@ -181,7 +181,7 @@ async def test_a_partition_granted_again_during_the_commit_of_its_release_is_kep
     first, second = Grant(AT, 5, 7), Grant(AT, 6, 7)
     await partitions.assigned(Assigned({AT: first}, (first,)))
     await until(lambda: partitions._owned[AT].next_offset == 7)
-    partitions._owned[AT].take([Record()])
+    partitions._owned[AT].enqueue([Record()])
     await until(lambda: partitions._owned[AT].next_offset == 8)
     releasing = asyncio.create_task(partitions.release(Release(AT, "b", 9, strict=True)))
     await asyncio.wait_for(committing.wait(), 10)
@@ -211,7 +211,7 @@ async def test_a_partition_that_is_lost_is_stopped_before_it_is_dropped() -> Non
     grant = Grant(AT, 5, 7)
     await partitions.assigned(Assigned({AT: grant}, (grant,)))
     await until(lambda: consumer.sought == [7])
-    partitions._owned[AT].take([Record()])
+    partitions._owned[AT].enqueue([Record()])
     await until(lambda: work.now == 1)
     losing = asyncio.create_task(partitions.lost(Lost((AT,))))
     await asyncio.sleep(0.01)
@@ -296,10 +296,10 @@ async def test_a_record_that_was_taken_before_is_not_processed_again() -> None:
     grant = Grant(AT, 5, 7)
     await partitions.assigned(Assigned({AT: grant}, (grant,)))
     owned = partitions._owned[AT]
-    owned.take([SimpleNamespace(offset=7)])  # the start is not yet known, so no fetch was sent
+    owned.enqueue([SimpleNamespace(offset=7)])  # the start is not yet known, so no fetch was sent
     await until(lambda: consumer.sought == [7])
-    owned.take([SimpleNamespace(offset=n) for n in (6, 7, 8)])
-    owned.take([SimpleNamespace(offset=n) for n in (7, 8, 11)])
+    owned.enqueue([SimpleNamespace(offset=n) for n in (6, 7, 8)])
+    owned.enqueue([SimpleNamespace(offset=n) for n in (7, 8, 11)])
     await until(lambda: processed[-1:] == [11])
     assert processed == [7, 8, 11]
     await partitions._stop(owned)
@@ -316,7 +316,7 @@ async def test_a_log_that_ends_before_the_next_offset_is_logged_once(
     owned = partitions._owned[AT]
     await until(lambda: consumer.sought == [7])
     for offsets in ((), (6, 7), (0, 1), (2,), (), (3,)):
-        owned.take([SimpleNamespace(offset=n) for n in offsets])
+        owned.enqueue([SimpleNamespace(offset=n) for n in offsets])
     assert caplog.text.count("skips records up to offset") == 1
     assert "skips records up to offset 1, because the next offset to process is 8" in caplog.text
     owned.task.cancel()
@@ -343,7 +343,7 @@ async def test_work_that_fails_while_everything_ends_is_no_fault_beside() -> Non
             grant = Grant(AT, 5, 7)
             await handlers.assigned(Assigned({AT: grant}, (grant,)))
             await until(lambda: consumer.sought == [7])
-            handlers._owned[AT].take([Record()])
+            handlers._owned[AT].enqueue([Record()])
             await asyncio.sleep(0.01)
 
     consumer = Fetches()

@@ -88,7 +88,7 @@ def placed(**more: Any) -> Placed:
         "flat_target": target,
         "flat_owner": OWNER,
         "flat_standby": np.full((20, 1), N),
-        "flat_counted": OWNER,
+        "flat_counted_target": OWNER,
         "promoted": flags(20, 5),
         "partitions": {"t": 9, "log": 9, "s": 2, "f": 9},
         "waiting": flags(20, 7),
@@ -163,7 +163,7 @@ def test_the_figures_of_the_cases() -> None:
     """Followers add no load; the minimum of moves ignores the weights."""
     counted = OWNER.copy()
     counted[3] = A
-    found = report(placed(flat_counted=counted))
+    found = report(placed(flat_counted_target=counted))
     assert (found["members"], found["tasks"], found["idle_members"]) == (3, 11, 0)
     assert (found["load_min"], found["load_max"]) == (1, 6)
     assert (found["moves"], found["moves_minimum"]) == (4, 3)
@@ -259,7 +259,7 @@ def _even() -> Placed:
         previous=previous,
         flat_owner=ints(A, B, A),
         flat_target=ints(B, B, A),
-        flat_counted=ints(B, B, A),
+        flat_counted_target=ints(B, B, A),
         flat_standby=np.full((3, 1), N),
         promoted=flags(3),
         waiting=None,

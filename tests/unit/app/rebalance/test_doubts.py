@@ -14,7 +14,7 @@ from faust_assigner.app.rebalance.doubts import (
     MOST_HELD_UP,
     Record,
     checked,
-    held_up,
+    count_delayed_rounds,
     refuse_overdue_claims,
 )
 from faust_assigner.app.rebalance.member_claims import MemberClaims
@@ -277,8 +277,8 @@ def test_old_claims_block_ten_rounds_and_the_first_reason_of_a_refusal_stays(
 
 def test_rounds_are_counted_for_the_members_that_delay_this_one() -> None:
     """A round without a delay by the member resets its count."""
-    assert held_up({"a": 3, "b": 1}, {"a", "c"}) == {"a": 4, "c": 1}
-    assert held_up({"a": 3}, ()) == {}
+    assert count_delayed_rounds({"a": 3, "b": 1}, {"a", "c"}) == {"a": 4, "c": 1}
+    assert count_delayed_rounds({"a": 3}, ()) == {}
 
 
 def test_several_members_are_disbelieved_each_by_its_own_count() -> None:

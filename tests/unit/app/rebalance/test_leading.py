@@ -317,11 +317,11 @@ def test_the_planner_gets_each_input_of_a_decision(
     more = {"weightless": frozenset({"leads"}), "weights": "weights", "warmups": None}
     planned = ((members, {"orders": 4, "log": 4}), alike | more)
     if fails:
-        assert leader._place(inputs, "said") == (None, "dealt", error)  # type: ignore[arg-type]
+        assert leader._plan_or_round_robin(inputs, "said") == (None, "dealt", error)  # type: ignore[arg-type]
         assert asked == [planned, (planned[0], alike)]
     else:
         found = ("a plan", "said")
-        assert leader._place(inputs, "said") == (found, ("placed", found), None)  # type: ignore[arg-type,comparison-overlap]
+        assert leader._plan_or_round_robin(inputs, "said") == (found, ("placed", found), None)  # type: ignore[arg-type,comparison-overlap]
         assert asked == [planned]
     asked.clear()
     fails = False

@@ -85,7 +85,7 @@ def test_an_eager_round_does_not_end_with_the_recovery_of_the_one_before(app: Ap
     app.on_rebalance_start()
     rounds.restored()
     assert app.acts[-1] == "start"
-    with rounds.answering():
+    with rounds.reporting_answer():
         app.on_rebalance_return()
     assert app.acts == ["start", "return", "end", "start", "return"]
     rounds.restored()
@@ -96,7 +96,7 @@ def test_an_eager_round_ends_after_its_answer_when_nothing_is_to_be_restored(app
     """Faust reports the answer to the app last."""
     rounds = Rounds(app)
     app.on_rebalance_start()
-    with rounds.answering():
+    with rounds.reporting_answer():
         rounds.restored()
         assert app.acts == ["start"]
         app.on_rebalance_return()

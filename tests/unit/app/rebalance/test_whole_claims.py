@@ -296,8 +296,8 @@ def test_the_size_of_a_claim_is_what_it_expands_to() -> None:
         overdue=runs(log=[1, 2, 3, 4, 5, 6, 7]),
     )
     # The shared claim counts for eight and for five partitions.
-    assert _ClaimReader(PARTITIONS, {}).size(said) == (5 + 3) + 1 + 2 + 3 + 1 + 4 + 7
-    assert _ClaimReader(PARTITIONS, {}).size(JoinData()) == 0
+    assert _ClaimReader(PARTITIONS, {}).count_numbers(said) == (5 + 3) + 1 + 2 + 3 + 1 + 4 + 7
+    assert _ClaimReader(PARTITIONS, {}).count_numbers(JoinData()) == 0
 
 
 def test_a_claim_that_topics_share_is_cut_at_the_end_of_each() -> None:

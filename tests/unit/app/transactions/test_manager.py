@@ -769,13 +769,13 @@ async def test_a_commit_whose_transaction_was_given_up_meanwhile_commits_nothing
     with processing(made, 4):
         share = made.share_at_hand()
     assert share is not None
-    share.tail = asyncio.get_running_loop().create_future()
+    share.all_sent = asyncio.get_running_loop().create_future()
     made.close(ID)
     commit = asyncio.ensure_future(made.commit({ORDERS: 5}))
     await asyncio.sleep(0)
     await (made.abandon(fenced=False) if by == "a rebalance" else made.end([ID]))
     assert share.abandoned
-    share.tail.set_result(None)
+    share.all_sent.set_result(None)
     assert not await commit
     assert "commit" not in {act[0] for act in made.producer.acts}
     with processing(made, 5):

@@ -123,7 +123,7 @@ async def test_a_share_without_an_answer_waits_no_longer_than_its_transaction(
 async def test_a_share_begins_once_and_its_tail_is_its_beginning_at_first() -> None:
     """The first send waits for the begin."""
     share = Share("shop-1-0", begun=False)
-    assert share.tail is share.begun
+    assert share.all_sent is share.begun
     assert not share.begun.done()
     share.begin()
     share.begin()

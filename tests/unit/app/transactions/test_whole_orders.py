@@ -39,7 +39,7 @@ async def test_each_send_of_a_share_waits_for_the_send_before_it(made: Manager) 
         first.done,
         second.done,
     )
-    assert (first.share.tail, other.share.tail) == (third.done, other.done)
+    assert (first.share.all_sent, other.share.all_sent) == (third.done, other.done)
     assert first.share is second.share is third.share is not other.share
     assert (made.reached(ID), made.reached(OTHER)) == ({ORDERS: 5}, {PAYMENTS: 7})
     for place in (third, second):

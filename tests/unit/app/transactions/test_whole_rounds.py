@@ -105,7 +105,7 @@ async def test_a_share_of_a_partition_that_went_is_void_and_open(made: Manager) 
     with processing(made, 4):
         share = made.share_at_hand()
     assert share is not None
-    assert (share.abandoned, share.begun.done(), share.tail.done()) == (True, True, True)
+    assert (share.abandoned, share.begun.done(), share.all_sent.done()) == (True, True, True)
     assert share.transactional_id == "orders-0, which was revoked,"
     assert made._shares == {}
 
@@ -172,11 +172,11 @@ async def test_a_share_that_is_dropped_during_the_commit_of_another_id_stays_unc
         share = made.share_at_hand()
     assert share is not None
     made.close(ID)
-    share.tail = asyncio.get_running_loop().create_future()
+    share.all_sent = asyncio.get_running_loop().create_future()
     committing = asyncio.ensure_future(made.commit({ORDERS: 8}))
     await asyncio.sleep(0)
     made._drop(ID)
-    share.tail.set_result(None)
+    share.all_sent.set_result(None)
     assert await committing is False
     assert made.producer.acts == []
 

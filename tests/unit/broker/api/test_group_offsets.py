@@ -159,7 +159,7 @@ def test_a_topic_that_is_deleted_during_a_commit_keeps_none_of_its_offsets(
             turns += 1
             if turns == turn:
                 hall.node.catalogue.delete(topic)
-                await hall.node.drop_offsets("t")
+                await hall.node.drop_topic_offsets("t")
                 hall.node.catalogue.create("t", 3, {})
 
         monkeypatch.setattr(Throttle, "checkpoint", turned)
