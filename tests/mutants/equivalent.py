@@ -219,14 +219,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "faust_assigner/app/consumer/commits.py",
-        "before_unfinished_records",
+        "KeptBack.hide_after_unfinished",
         "later[tp] = [offset for offset in acked[tp] if offset > undone[tp]]",
         "later[tp] = [offset for offset in acked[tp] if (offset >= undone[tp])]",
         "a record that is under way has no acknowledged offset",
     ),
     Equivalent(
         "faust_assigner/app/consumer/commits.py",
-        "before_unfinished_records",
+        "KeptBack.hide_after_unfinished",
         "acked[tp] = [offset for offset in acked[tp] if offset < undone[tp]]",
         "acked[tp] = [offset for offset in acked[tp] if (offset <= undone[tp])]",
         "a record that is under way has no acknowledged offset",

@@ -41,9 +41,3 @@ class BackPressure:
             await self._consumer.commit()
         while self._usage.is_full and monotonic() < deadline and not self._consumer.should_stop:
             await asyncio.sleep(LOOK_S)
-
-
-async def run_delivery_callbacks() -> None:
-    """Wait two steps of the event loop, in which the producer's pending delivery callbacks run."""
-    for _ in range(2):
-        await asyncio.sleep(0)

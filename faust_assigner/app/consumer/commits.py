@@ -1,18 +1,25 @@
-"""The offsets that may be committed, and the final commit before an eager rebalance revokes partitions."""
+"""The offsets that may be committed, and the final commit before an eager rebalance revokes partitions.
+
+Some records may be in no commit: their table failed, or their partition was revoked before their end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from faust.utils.tracing import traced_from_parent_span
 from mode import Service
 
 if TYPE_CHECKING:
-    from faust.types.tuples import TP
+    from faust.types.tuples import TP, Message
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
+
+    Deliver = Callable[[Message], Awaitable[object]]
 
 #: Faust's names of a consumer's states during a revocation and an assignment; mode shows them in its logs.
 PARTITIONS_REVOKED, PARTITIONS_ASSIGNED = "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED"
@@ -87,30 +94,90 @@ def leave_out_of_gap(gap: Any, acked: Collection[int]) -> None:
             gap.chop(offset, offset + 1)
 
 
-@contextmanager
-def before_unfinished_records(
-    consumer: Consumer, tps: Collection[TP], kept_back: Mapping[TP, int]
-) -> Iterator[None]:
-    """Hide from a commit each acknowledged offset of ``tps`` that is after an unfinished record.
+async def run_delivery_callbacks() -> None:
+    """Wait two steps of the event loop, in which the producer's pending delivery callbacks run."""
+    for _ in range(2):
+        await asyncio.sleep(0)
 
-    An agent with ``concurrency`` may finish later records first. Stock Faust may then commit past an
-    unfinished record. This happens if the record is the next record to commit, or the first record of a
-    partition without a commit. If the worker is killed after this commit, the record is lost. ``kept_back``
-    maps a partition to a record that counts as unfinished although Faust has acknowledged it.
-    """
-    for tp in tps:
-        leave_out_of_gap(consumer._gap[tp], consumer._acked[tp])
-    undone = dict(kept_back)
-    for message in list(consumer._unacked_messages):
-        if not message.acked and message.generation_id == consumer.app.consumer_generation_id:
-            undone[message.tp] = min(message.offset, undone.get(message.tp, message.offset))
-    acked = consumer._acked
-    later: dict[TP, list[int]] = {}
-    for tp in undone.keys() & set(tps):
-        later[tp] = [offset for offset in acked[tp] if offset > undone[tp]]
-        acked[tp] = [offset for offset in acked[tp] if offset < undone[tp]]
-    try:
-        yield
-    finally:
-        for tp, hidden in later.items():
-            acked[tp] += hidden
+
+class KeptBack:
+    """The records of ``consumer`` that no commit includes: a commit ends before the first of them."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        #: Source partition -> the offset of its first record that is kept back.
+        self.first: dict[TP, int] = {}
+        #: The partitions in ``first`` that the consumer has since sought to their committed offsets.
+        self.sought: set[TP] = set()
+        #: The records of revoked partitions that were unfinished at the revocation.
+        self.given_up: WeakSet[Message] = WeakSet()
+
+    def keep(self, message: Message) -> None:
+        """Commit neither ``message`` nor later records until it is read again.
+
+        A wait for empty streams no longer waits for ``message``.
+        """
+        if not message.acked:
+            message.acked = True
+            self._consumer._unacked_messages.discard(message)
+            self.add(message.tp, message.offset)
+
+    def give_up(self, late: Iterable[Message]) -> None:
+        """Give the unfinished records of revoked partitions up: the next owners process them again.
+
+        Their changes of tables and, under ``exactly_once``, their sends are refused from now on. The end of
+        such a record must not count as an acknowledgement, even if its partition comes back.
+        """
+        for message in late:
+            self.given_up.add(message)
+            self.keep(message)
+
+    def add(self, tp: TP, offset: int) -> None:
+        """Keep the record at ``offset`` back."""
+        self.first[tp] = min(offset, self.first.get(tp, offset))
+        self.sought.discard(tp)
+
+    def seek(self, tps: Collection[TP]) -> None:
+        """Note that ``tps`` were sought to their committed offsets: their next records are read again."""
+        self.sought |= self.first.keys() & tps
+
+    def forget(self, tps: Collection[TP]) -> None:
+        """Allow commits of all records of ``tps`` again."""
+        for tp in tps:
+            self.first.pop(tp, None)
+        self.sought.difference_update(tps)
+
+    async def deliver_again(self, deliver: Deliver, message: Message) -> object:
+        """Deliver the first record after a seek to the offset before a record that was kept back."""
+        consumer, tp = self._consumer, message.tp
+        for book in (consumer._acked, consumer._acked_index, consumer.app._attachments._pending):
+            book.pop(tp, None)  # these records are read again
+        delivered = await deliver(message)
+        self.forget({tp})
+        return delivered
+
+    @contextmanager
+    def hide_after_unfinished(self, tps: Collection[TP]) -> Iterator[None]:
+        """Hide from a commit each acknowledged offset of ``tps`` that is after an unfinished record.
+
+        An agent with ``concurrency`` may finish later records first. Stock Faust may then commit past an
+        unfinished record. This happens if the record is the next record to commit, or the first record of a
+        partition without a commit. If the worker is killed after this commit, the record is lost. A record
+        that is kept back counts as unfinished although Faust has acknowledged it.
+        """
+        consumer, acked = self._consumer, self._consumer._acked
+        for tp in tps:
+            leave_out_of_gap(consumer._gap[tp], acked[tp])
+        undone = dict(self.first)
+        for message in list(consumer._unacked_messages):
+            if not message.acked and message.generation_id == consumer.app.consumer_generation_id:
+                undone[message.tp] = min(message.offset, undone.get(message.tp, message.offset))
+        later: dict[TP, list[int]] = {}
+        for tp in undone.keys() & set(tps):
+            later[tp] = [offset for offset in acked[tp] if offset > undone[tp]]
+            acked[tp] = [offset for offset in acked[tp] if offset < undone[tp]]
+        try:
+            yield
+        finally:
+            for tp, hidden in later.items():
+                acked[tp] += hidden

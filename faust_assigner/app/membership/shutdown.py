@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mode import get_logger
 from mode.threads import WorkerThread
 
-from faust_assigner.app.consumer.back_pressure import run_delivery_callbacks
+from faust_assigner.app.consumer.commits import run_delivery_callbacks
 from faust_assigner.app.consumer.waits import agents_s
 from faust_assigner.app.tables.write_behind import discard
 

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING
 
 from faust.transport.drivers import aiokafka as driver
 
-from faust_assigner.app.consumer.back_pressure import BackPressure, run_delivery_callbacks
-from faust_assigner.app.consumer.commits import before_unfinished_records, forget, notify_and_commit
+from faust_assigner.app.consumer.back_pressure import BackPressure
+from faust_assigner.app.consumer.commits import (
+    KeptBack,
+    forget,
+    notify_and_commit,
+    run_delivery_callbacks,
+)
 from faust_assigner.app.consumer.delivery import Delivery
-from faust_assigner.app.consumer.kept_back import KeptBack
 from faust_assigner.app.consumer.waits import assigning, committing, committing_offsets, revoking
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 from faust_assigner.app.host.clients import faust_tps
@@ -38,8 +42,8 @@ if TYPE_CHECKING:
 
     Records = Mapping[TP, list[ConsumerRecord[bytes, bytes]]]
 
+    from faust_assigner.app.consumer.commits import Deliver
     from faust_assigner.app.consumer.fetcher import FairFetcher
-    from faust_assigner.app.consumer.kept_back import Deliver
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     from faust.transport.drivers.aiokafka import Consumer
@@ -237,7 +241,7 @@ class RepairedConsumer(Consumer):
 
     def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
         wanted = tuple(tps)
-        with before_unfinished_records(self, wanted, self.kept_back.first):
+        with self.kept_back.hide_after_unfinished(wanted):
             return super()._filter_committable_offsets(wanted)
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 from mode import Service, get_logger
 
-from faust_assigner.app.consumer.back_pressure import run_delivery_callbacks
-from faust_assigner.app.consumer.commits import PARTITIONS_ASSIGNED, PARTITIONS_REVOKED
+from faust_assigner.app.consumer.commits import (
+    PARTITIONS_ASSIGNED,
+    PARTITIONS_REVOKED,
+    run_delivery_callbacks,
+)
 from faust_assigner.app.consumer.delivery import Delivery, drop
 from faust_assigner.app.consumer.fetching import seek_committed
 from faust_assigner.app.consumer.waits import HAND_OVER, Wait, broker_s, unsent, waits_of

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 
 import pytest
 from faust.types import TP
 
 from faust_assigner.app.consumer import back_pressure as module
-from faust_assigner.app.consumer.back_pressure import (
-    LONGEST_S,
-    LOOK_S,
-    BackPressure,
-    run_delivery_callbacks,
-)
+from faust_assigner.app.consumer.back_pressure import LONGEST_S, LOOK_S, BackPressure
 
 
 class Stock:
@@ -95,13 +89,3 @@ async def test_a_consumer_that_stops_holds_nothing_back(monkeypatch: pytest.Monk
     held = Held(monkeypatch, 60.0)
     held.consumer.should_stop = True
     assert await held.deliver() == 0.0
-
-
-async def test_what_is_told_in_two_turns_of_the_loop_has_been_told() -> None:
-    """A future's callback runs in the next turn, and its own ``call_soon`` in the turn after."""
-    acts: list[str] = []
-    loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
-    future.add_done_callback(lambda _: loop.call_soon(acts.append, "landed"))
-    future.set_result(None)
-    await run_delivery_callbacks()
-    assert acts == ["landed"]

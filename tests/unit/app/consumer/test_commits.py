@@ -17,9 +17,8 @@ from intervaltree import IntervalTree
 from mode.utils.objects import Unordered
 
 from faust_assigner.app.consumer import commits
-from faust_assigner.app.consumer.commits import notify_and_commit
+from faust_assigner.app.consumer.commits import KeptBack, notify_and_commit, run_delivery_callbacks
 from faust_assigner.app.consumer.delivery import Delivery
-from faust_assigner.app.consumer.kept_back import KeptBack
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 
@@ -499,3 +498,13 @@ async def test_a_revocation_of_a_stopping_worker_waits_for_its_records(
         ("wait and commit" if waits else "commit", books),
         "flush",
     ]
+
+
+async def test_what_is_told_in_two_turns_of_the_loop_has_been_told() -> None:
+    """A future's callback runs in the next turn, and its own ``call_soon`` in the turn after."""
+    acts: list[str] = []
+    loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda _: loop.call_soon(acts.append, "landed"))
+    future.set_result(None)
+    await run_delivery_callbacks()
+    assert acts == ["landed"]
