@@ -26,7 +26,7 @@ from faust.types.enums import ProcessingGuarantee
 from mode import get_logger
 
 from faust_assigner.app import sensors
-from faust_assigner.app.consumer import lanes, produced_topics
+from faust_assigner.app.consumer import delivery, produced_topics
 from faust_assigner.app.consumer.fetching import FlowControl
 from faust_assigner.app.consumer.replies import AskedAgent, read_replies_once
 from faust_assigner.app.consumer.stream_take import TimelyStream, TransactionalStream
@@ -96,7 +96,7 @@ def repair(app: App) -> None:
     app.conf.Agent = over(AskedAgent, _setting_value(app, "Agent"))
     leave.install(app)
     read_replies_once(app)
-    lanes.install(app, is_exact=is_exact)
+    delivery.install_lanes(app, is_exact=is_exact)
     _add(app, "repairs")
 
 

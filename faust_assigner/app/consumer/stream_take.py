@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from faust.streams import _current_event
 from mode.utils.times import want_seconds
 
-from faust_assigner.app.consumer.lanes import Lanes
+from faust_assigner.app.consumer.delivery import Lanes
 
 if TYPE_CHECKING:
     from faust.types.events import EventT

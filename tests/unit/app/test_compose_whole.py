@@ -13,7 +13,7 @@ from faust.transport.consumer import TransactionManager
 from faust.transport.drivers import aiokafka as driver
 
 from faust_assigner.app import compose
-from faust_assigner.app.consumer import lanes
+from faust_assigner.app.consumer import delivery
 from faust_assigner.app.host.mixing import parts_of
 from faust_assigner.app.membership import leave
 from faust_assigner.app.queries.router import KeyRouter
@@ -62,7 +62,7 @@ def test_the_repairs_replace_each_of_their_classes_and_hooks(tmp_path: Path) -> 
     assert [(one.func, one.args) for one in wrapped] == [
         (compose._new_consumer, (app, create)),
         (leave.stop, (app, stop)),
-        (lanes._fair, (queue, None)),
+        (delivery._fair, (queue, None)),
     ]
 
 

@@ -12,7 +12,7 @@ from faust.streams import _current_event
 from faust.types import TP
 
 from faust_assigner.app.consumer import stream_take as module
-from faust_assigner.app.consumer.lanes import Lanes
+from faust_assigner.app.consumer.delivery import Lanes
 from faust_assigner.app.consumer.stream_take import LOOK_S, TimelyStream, TransactionalStream
 
 A, B = TP("orders", 0), TP("orders", 1)

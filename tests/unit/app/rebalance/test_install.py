@@ -11,7 +11,7 @@ import pytest
 from faust.transport.drivers import aiokafka as driver
 
 from faust_assigner.app import compose
-from faust_assigner.app.consumer.lanes import Lanes
+from faust_assigner.app.consumer.delivery import Lanes
 from faust_assigner.app.host.mixing import parts_of
 from faust_assigner.app.membership.leave import MARK as LEAVES
 from faust_assigner.errors import ConfigError
