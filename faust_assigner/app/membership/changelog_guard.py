@@ -18,7 +18,7 @@ from faust.streams import current_event
 from mode import get_logger
 
 from faust_assigner.app.membership.watchdog import must_run
-from faust_assigner.app.tables.write_behind import discard
+from faust_assigner.app.tables.flushing import discard
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient

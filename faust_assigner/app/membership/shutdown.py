@@ -17,7 +17,7 @@ from mode.threads import WorkerThread
 
 from faust_assigner.app.consumer.commits import run_delivery_callbacks
 from faust_assigner.app.consumer.waits import agents_s
-from faust_assigner.app.tables.write_behind import discard
+from faust_assigner.app.tables.flushing import discard
 
 if TYPE_CHECKING:
     from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Producer

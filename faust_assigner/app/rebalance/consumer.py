@@ -33,7 +33,7 @@ from faust_assigner.app.rebalance.consumer_thread import RepairedThread, new_thr
 from faust_assigner.app.rebalance.incremental import IncrementalRebalance
 from faust_assigner.app.rebalance.rounds import Rounds
 from faust_assigner.app.retry import retry
-from faust_assigner.app.tables.write_behind import discard
+from faust_assigner.app.tables.flushing import discard
 from faust_assigner.concurrency.cancellation import is_cancelled
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from faust_assigner.app.consumer.delivery import Delivery, drop
 from faust_assigner.app.consumer.fetching import seek_committed
 from faust_assigner.app.consumer.waits import HAND_OVER, Wait, broker_s, unsent, waits_of
 from faust_assigner.app.host.clients import faust_tps
-from faust_assigner.app.tables.write_behind import pause
+from faust_assigner.app.tables.flushing import pause
 
 if TYPE_CHECKING:
     from faust.types.tuples import TP

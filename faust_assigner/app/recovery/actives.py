@@ -17,8 +17,8 @@ from faust_assigner.app.recovery.callbacks import RecoverCallbacks, call_callbac
 from faust_assigner.app.recovery.changelog_extents import Leaderless
 from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.app.retry import retry
+from faust_assigner.app.tables import flushing
 from faust_assigner.app.tables import windowed_tables as windows
-from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.disk import offset_or_minus_one
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class ActiveRestore:
         if recovery.meter is not None:
             recovery.meter.finish(chunk)
         self.complete |= chunk
-        overlay.resume(recovery.app, chunk)
+        flushing.resume(recovery.app, chunk)
         windows.restored(recovery.tables.closings, chunk)
 
     async def _replay(self, chunk: frozenset[TP]) -> None:

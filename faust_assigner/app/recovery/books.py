@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables import flushing
 from faust_assigner.app.tables.disk import is_writable, offset_or_minus_one, store_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class RoundBooks:
         restores.complete &= actives
         restores.complete -= copies.followed - standbys
         copies.followed &= standbys
-        overlay.retain_partitions(self._recovery.app, actives, restores.complete)
+        flushing.retain_partitions(self._recovery.app, actives, restores.complete)
         restores.replayed = frozenset()
         return set(actives - restores.complete), set(standbys - copies.followed)
 

@@ -27,7 +27,7 @@ from mode import get_logger
 
 from faust_assigner.app.recovery.restore_settings import connection_of
 from faust_assigner.app.retry import retry
-from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables import flushing
 from faust_assigner.app.tables.disk import offset_or_minus_one, store_of
 from faust_assigner.snapshots.changelog import extents_of
 
@@ -132,7 +132,7 @@ class Consistency:
         ahead = await self.ahead(tables, offsets, await consumer.highwaters(*offsets))
         if ahead:
             firsts = await consumer.earliest_offsets(*ahead)
-            overlay.hold(self._app)
+            flushing.hold(self._app)
             for tp in sorted(ahead):
                 _reset_offset(tables[tp], tp, firsts[tp])
                 self.doubted.pop(tp, None)

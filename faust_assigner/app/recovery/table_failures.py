@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mode import get_logger
 
 from faust_assigner.app.retry import RateLimitedLog, pause_s
-from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables import flushing
 
 if TYPE_CHECKING:
     from faust_assigner.app.recovery.loop import RecoveryLoop
@@ -40,7 +40,7 @@ class TableFailures:
     def stop_streams(self, table: str, error: BaseException) -> None:
         """Stop the streams at once, and request a recovery; call this on the app's event loop."""
         recovery, app = self._recovery, self._recovery.app
-        overlay.hold(app)
+        flushing.hold(app)
         if self._said.due("tables"):
             logger.error(
                 "Table %s cannot be read or written; streams stop until the table works again: %r",

@@ -224,14 +224,12 @@ class TableStore(WriteBehindStore):
         consistency.doubt(TP(self.table.changelog_topic.get_topic_name(), partition), offset)
         return True
 
-    def flush(self, partition: int) -> None:
-        """Write the committed changes; a failure restarts the recovery, which flushes them later."""
-        try:
-            super().flush(partition)
-        except Exception as error:
-            if not is_writable(self) or not is_storage_error(error):
-                raise
-            self._fail(error, [partition])
+    def report_failure(self, partition: int, error: Exception) -> bool:
+        """Report a failed write of the file to the recovery; return False for an unexpected error."""
+        if not is_writable(self) or not is_storage_error(error):
+            return False
+        self._fail(error, [partition])
+        return True
 
     def set_persisted_offset(self, tp: TP, offset: int) -> None:
         """Store the offset; after a failure the table is replayed from the previous offset."""
@@ -240,9 +238,8 @@ class TableStore(WriteBehindStore):
         try:
             super().set_persisted_offset(tp, offset)
         except Exception as error:
-            if not is_writable(self) or not is_storage_error(error):
+            if not self.report_failure(tp.partition, error):
                 raise
-            self._fail(error, [tp.partition])
 
 
 def keep_uncommitted(app: AppT, event: EventT[object] | None) -> None:

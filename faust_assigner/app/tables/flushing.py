@@ -1,14 +1,22 @@
-"""Flushes a store's changes to its files: after acknowledgements, unless flushing is paused."""
+"""Flushes changes to the files of stores: after acknowledgements, unless flushing is paused.
+
+A class flushes one store; functions flush, pause and resume all stores of an app.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from faust.types.tuples import TP
+
+from faust_assigner.app.tables.disk import store_of
 from faust_assigner.app.tables.landing import land
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+
     from faust_assigner.app.tables.changes import Transaction
     from faust_assigner.app.tables.store import WriteBehindStore
 
@@ -29,10 +37,20 @@ class Flushing:
     def _all(self) -> None:
         partitions, self._to_flush = sorted(self._to_flush), set()
         for partition in partitions:
-            self._store.flush(partition)
+            self.flush(partition)
 
-    def write(self, partition: int) -> None:
-        """Write the changes that count, with their offset, unless flushing is paused."""
+    def flush(self, partition: int) -> None:
+        """Write the changes that count, with their offset, unless flushing is paused.
+
+        A failure restarts the recovery, which flushes the changes later.
+        """
+        try:
+            self._write(partition)
+        except Exception as error:
+            if not self._store.report_failure(partition, error):
+                raise
+
+    def _write(self, partition: int) -> None:
         store, overlay = self._store, self._store.overlays.get(partition)
         if overlay is not None and overlay.is_out_of_order:
             # Changes may have been read back before their acknowledgements came.
@@ -54,7 +72,7 @@ class Flushing:
             overlay = self._store.overlay_of(partition)
             overlay.lands = True
             overlay.note_restore_end()
-            self._store.flush(partition)
+            self.flush(partition)
 
     def hold(self) -> None:
         """Flush no changes until ``resume()``."""
@@ -65,7 +83,7 @@ class Flushing:
         """Flush the acknowledged changes, then pause until ``resume()``; by default for all."""
         for partition in sorted(self._store.overlays) if partitions is None else partitions:
             if partition in self._store.overlays:
-                self._store.flush(partition)
+                self.flush(partition)
                 self._store.overlays[partition].lands = False
 
     def drop(self, partition: int, share: Transaction | None = None) -> None:
@@ -80,10 +98,64 @@ class Flushing:
         if self._store.table.data is not self._store:
             self._store.table.data.dropped(partition, gone)
         if share is not None and overlay.lands:
-            self._store.flush(partition)
+            self.flush(partition)
 
     def discard(self, partitions: Iterable[int] | None = None) -> None:
         """Flush the acknowledged changes, by default of all partitions, and drop all other changes."""
         for partition in sorted(self._store.overlays) if partitions is None else sorted(partitions):
             self.pause([partition])
             self.drop(partition)
+
+
+def write_behind_stores(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
+    """Yield the changelog and the store of each table whose changes wait for their changelog."""
+    for table in app.tables.values():
+        store = store_of(table)
+        if getattr(store, "usage", None) is not None:
+            yield table.changelog_topic.get_topic_name(), store
+
+
+def pause(app: AppT, partitions: Collection[int] | None = None) -> None:
+    """Flush the acknowledged changes, then pause until ``resume()``; by default for all."""
+    for _, store in write_behind_stores(app):
+        store.flushing.pause(partitions)
+
+
+def hold(app: AppT) -> None:
+    """Flush no changes until ``resume()``: the files cannot be written, or will be replayed."""
+    for _, store in write_behind_stores(app):
+        store.flushing.hold()
+
+
+def discard(app: AppT) -> None:
+    """Flush the acknowledged changes of all partitions, and drop all other changes."""
+    for _, store in write_behind_stores(app):
+        store.flushing.discard()
+
+
+def retain_partitions(app: AppT, actives: Collection[TP], complete: Collection[TP]) -> None:
+    """Discard the changes of all partitions but ``actives``; resume the ``complete`` partitions.
+
+    Files of a table with ``use_partitioner`` belong to owned source partitions, too.
+    """
+    for topic, store in write_behind_stores(app):
+        gone = [p for p in store.overlays if TP(topic, p) not in actives]
+        if apart := {p for p in gone if store.is_apart(p)}:
+            logs, owned = app.tables.changelog_topics, app.assignor.assigned_actives()
+            apart &= {tp.partition for tp in owned if tp.topic not in logs}
+        store.flushing.discard([p for p in gone if p not in apart])
+    resume(app, complete)
+
+
+def resume(app: AppT, actives: Collection[TP]) -> None:
+    """Flush the changes of ``actives`` from now on: this worker owns their restored files.
+
+    Files that no restore writes are flushed from now on, too.
+    """
+    for topic, store in write_behind_stores(app):
+        for tp in sorted(actives):
+            if tp.topic == topic:
+                store.flushing.resume(tp.partition)
+        for partition in sorted(store.overlays):
+            if store.is_apart(partition):
+                store.flushing.resume(partition)

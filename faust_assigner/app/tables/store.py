@@ -170,9 +170,9 @@ class WriteBehindStore(Store):
             if change.counts:
                 self.flushing.soon(partition)
 
-    def flush(self, partition: int) -> None:
-        """Write the acknowledged and committed changes, with their offset, unless flushing is paused."""
-        self.flushing.write(partition)
+    def report_failure(self, partition: int, error: Exception) -> bool:
+        """Report a failed write of the file to the recovery; return False for an unexpected error."""
+        return False
 
     def doubt(self, partition: int, offset: int) -> bool:
         """Return whether a file beyond ``offset``, a new change's offset, must not be written."""

@@ -1,8 +1,8 @@
-"""Installs write-behind stores in tables; flushes, pauses and resumes the stores of an app."""
+"""Installs write-behind stores in tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,12 @@ from faust.stores.memory import Store as MemoryStore
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.tables.sets import SetTable
 from faust.types.enums import ProcessingGuarantee
-from faust.types.tuples import TP
 
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables import memory_rows
 from faust_assigner.app.tables.changes import Usage
-from faust_assigner.app.tables.disk import is_writable, store_of
+from faust_assigner.app.tables.disk import is_writable
 from faust_assigner.app.tables.files import TableStore
 from faust_assigner.app.tables.landing import FlushMode
 from faust_assigner.app.tables.sets import WriteBehindSets
@@ -118,57 +117,3 @@ def _send(
     record = send(partition, key, *args, **kwargs)
     store.sent(record)
     return record
-
-
-def write_behind_stores(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
-    """Yield the changelog and the store of each table whose changes wait for their changelog."""
-    for table in app.tables.values():
-        store = store_of(table)
-        if isinstance(store, WriteBehindStore) and store.usage is not None:
-            yield table.changelog_topic.get_topic_name(), store
-
-
-def pause(app: AppT, partitions: Collection[int] | None = None) -> None:
-    """Flush the acknowledged changes, then pause until ``resume()``; by default for all."""
-    for _, store in write_behind_stores(app):
-        store.flushing.pause(partitions)
-
-
-def hold(app: AppT) -> None:
-    """Flush no changes until ``resume()``: the files cannot be written, or will be replayed."""
-    for _, store in write_behind_stores(app):
-        store.flushing.hold()
-
-
-def discard(app: AppT) -> None:
-    """Flush the acknowledged changes of all partitions, and drop all other changes."""
-    for _, store in write_behind_stores(app):
-        store.flushing.discard()
-
-
-def retain_partitions(app: AppT, actives: Collection[TP], complete: Collection[TP]) -> None:
-    """Discard the changes of all partitions but ``actives``; resume the ``complete`` partitions.
-
-    Files of a table with ``use_partitioner`` belong to owned source partitions, too.
-    """
-    for topic, store in write_behind_stores(app):
-        gone = [p for p in store.overlays if TP(topic, p) not in actives]
-        if apart := {p for p in gone if store.is_apart(p)}:
-            logs, owned = app.tables.changelog_topics, app.assignor.assigned_actives()
-            apart &= {tp.partition for tp in owned if tp.topic not in logs}
-        store.flushing.discard([p for p in gone if p not in apart])
-    resume(app, complete)
-
-
-def resume(app: AppT, actives: Collection[TP]) -> None:
-    """Flush the changes of ``actives`` from now on: this worker owns their restored files.
-
-    Files that no restore writes are flushed from now on, too.
-    """
-    for topic, store in write_behind_stores(app):
-        for tp in sorted(actives):
-            if tp.topic == topic:
-                store.flushing.resume(tp.partition)
-        for partition in sorted(store.overlays):
-            if store.is_apart(partition):
-                store.flushing.resume(partition)

@@ -62,7 +62,7 @@ class Share:
         """Mark this share as committed and flush its table changes."""
         self.committed = True
         for store, partition in sorted(self.changed, key=lambda place: place[1]):
-            store.flush(partition)
+            store.flushing.flush(partition)
 
     def abandon(self) -> None:
         """Mark this share as abandoned, release its sends and undo its table changes."""

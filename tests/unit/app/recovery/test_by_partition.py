@@ -18,7 +18,7 @@ from faust_assigner.app.recovery.by_partition import SHARED, PartitionRecovery
 from faust_assigner.app.recovery.changelog_extents import Leaderless
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.spans import RecoverySpans
-from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables import flushing
 
 A, B, C, D = (TP("log", number) for number in range(4))
 SOURCES = [TP("orders", number) for number in range(4)]
@@ -188,9 +188,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(module, "store_of", lambda table: table.data)
     monkeypatch.setattr(databases, "close_all", lambda dbs: acts.append(("close", *dbs)))
     monkeypatch.setattr(
-        overlay, "retain_partitions", lambda app, *tps: acts.append(("keep", *map(set, tps)))
+        flushing, "retain_partitions", lambda app, *tps: acts.append(("keep", *map(set, tps)))
     )
-    monkeypatch.setattr(overlay, "resume", lambda app, tps: acts.append(("resume", set(tps))))
+    monkeypatch.setattr(flushing, "resume", lambda app, tps: acts.append(("resume", set(tps))))
     monkeypatch.setattr(actives, "LOOK_S", 0)
     return recovery
 

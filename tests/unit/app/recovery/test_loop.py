@@ -161,7 +161,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     """A recovery with active ``A`` and standby ``B``, of one table with files."""
     acts: list[Any] = []
     for module, names in (
-        (table_failures.overlay, ("resume", "hold")),
+        (table_failures.flushing, ("resume", "hold")),
         (recovery_loop.windows, ("restored", "revoked", "committed")),
     ):
         for name in names:

@@ -9,7 +9,7 @@ import pytest
 from faust_assigner.app.recovery import by_partition as module
 from faust_assigner.app.recovery.batched_replay import to_batch
 from faust_assigner.app.recovery.decoding import ANYTHING
-from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables import flushing
 from faust_assigner.snapshots.sst import OFFSET_KEY
 from tests.unit.app.recovery.test_batched_replay import LOG, OTHER, Turn, database, records
 from tests.unit.app.recovery.test_by_partition import A, B, restores
@@ -86,7 +86,7 @@ async def test_a_part_counts_as_restored_before_its_held_changes_are_written(
     recovery, seen = by_partition, list[Any]()
     restores(recovery, A, B)
     monkeypatch.setattr(
-        overlay, "resume", lambda app, tps: seen.append((set(tps), set(recovery.actives.complete)))
+        flushing, "resume", lambda app, tps: seen.append((set(tps), set(recovery.actives.complete)))
     )
     await recovery.actives.restore({A, B})
     assert seen == [({A}, {A}), ({B}, {A, B})]

@@ -20,6 +20,7 @@ from faust_assigner.app.tables.files import (
     corrupt_folders,
     keep_uncommitted,
 )
+from faust_assigner.app.tables.flushing import Flushing
 from faust_assigner.app.tables.landing import FlushMode
 from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error, storage_error_text
 from faust_assigner.app.tables.store import WriteBehindStore
@@ -291,9 +292,9 @@ async def test_files_of_a_different_app_raise_each_error_and_stay_where_they_are
     monkeypatch.setattr(WriteBehindStore, "_open_for_partition", broken, raising=False)
     with pytest.raises(OSError, match="Corruption"):
         it.store._open_for_partition(0)
-    monkeypatch.setattr(WriteBehindStore, "flush", broken)
+    monkeypatch.setattr(Flushing, "_write", broken)
     with pytest.raises(OSError, match="Corruption"):
-        it.store.flush(0)
+        it.store.flushing.flush(0)
     with pytest.raises(OSError, match="Corruption"), it.store._watched(lambda: [0]):
         broken()
     assert (told, sum(it.store.set_aside.values())) == ([], 0)
@@ -483,11 +484,11 @@ def test_a_flush_that_fails_is_about_its_partition(it: Failing, monkeypatch: Any
     def flush(self: Any, partition: int) -> None:
         raise errors.pop(0)
 
-    monkeypatch.setattr(WriteBehindStore, "flush", flush)
-    it.store.flush(1)
+    monkeypatch.setattr(Flushing, "_write", flush)
+    it.store.flushing.flush(1)
     assert (it.told, it.store._lacking) == ([("counts", "full")], {1})
     with pytest.raises(ValueError, match="a bug"):
-        it.store.flush(0)
+        it.store.flushing.flush(0)
     assert it.store._lacking == {1}
 
 

@@ -8,7 +8,7 @@ import pytest
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.types import TP
 
-from faust_assigner.app.tables.store import WriteBehindStore
+from faust_assigner.app.tables.flushing import Flushing
 from tests.unit.app.tables.test_files import Failing
 from tests.unit.app.tables.test_files import it as it
 
@@ -34,14 +34,14 @@ async def test_a_bug_whose_text_is_that_of_a_damage_moves_no_file(
     path, tp = it.store.partition_path(0), TP(it.topic, 0)
     monkeypatch.setattr(RocksDBStore, "_open_for_partition", raises(error))
     monkeypatch.setattr(RocksDBStore, "set_persisted_offset", raises(error))
-    monkeypatch.setattr(WriteBehindStore, "flush", raises(error))
+    monkeypatch.setattr(Flushing, "_write", raises(error))
     monkeypatch.setattr(it.store, "_db_for_partition", raises(error))
     with pytest.raises(kind, match=text):
         it.store._open_for_partition(0)
     with pytest.raises(kind, match=text):
         await it.store._try_open_db_for_partition(0)
     with pytest.raises(kind, match=text):
-        it.store.flush(0)
+        it.store.flushing.flush(0)
     with pytest.raises(kind, match=text):
         it.store.set_persisted_offset(tp, 7)
     with pytest.raises(kind, match=text), it.store._watched(lambda: [0]):
@@ -62,14 +62,14 @@ async def test_files_that_a_different_app_writes_stay_whatever_fails(
     error = Exception("Corruption: block checksum mismatch")
     monkeypatch.setattr(RocksDBStore, "_open_for_partition", raises(error))
     monkeypatch.setattr(RocksDBStore, "set_persisted_offset", raises(error))
-    monkeypatch.setattr(WriteBehindStore, "flush", raises(error))
+    monkeypatch.setattr(Flushing, "_write", raises(error))
     monkeypatch.setattr(it.store, "_db_for_partition", raises(error))
     with pytest.raises(Exception, match="Corruption"):
         it.store._open_for_partition(0)
     with pytest.raises(Exception, match="Corruption"):
         await it.store._try_open_db_for_partition(0)
     with pytest.raises(Exception, match="Corruption"):
-        it.store.flush(0)
+        it.store.flushing.flush(0)
     with pytest.raises(Exception, match="Corruption"):
         it.store.set_persisted_offset(TP(it.topic, 0), 7)
     with pytest.raises(Exception, match="Corruption"), it.store._watched(lambda: [0]):

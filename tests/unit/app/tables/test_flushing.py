@@ -12,12 +12,14 @@ import pytest
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.types import TP
 
+from faust_assigner.app.tables import flushing
 from faust_assigner.app.tables import landing as module
 from faust_assigner.app.tables.changes import NO_RECORD, Change
 from faust_assigner.app.tables.landing import FlushMode
 from faust_assigner.app.tables.store import WriteBehindStore
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
+from tests.unit.app.tables.test_write_behind import Store, Table
 
 OFFSET = b"__faust\0offset__"
 A, B, C = b'"a"', b'"b"', b'"c"'
@@ -56,9 +58,9 @@ async def test_answers_of_one_moment_are_one_write_for_each_partition(
 ) -> None:
     """Partitions are written in order; later answers are written later."""
     store, counts, flushed = store_of(it), it.tables["counts"], list[int]()
-    flush = store.flush
+    flush = store.flushing.flush
     monkeypatch.setattr(
-        store, "flush", lambda partition: flushed.append(partition) or flush(partition)
+        store.flushing, "flush", lambda partition: flushed.append(partition) or flush(partition)
     )
     for partition in (1, 0, 1):
         process(partition)
@@ -194,7 +196,7 @@ async def test_a_pause_is_of_the_named_partitions(it: MadeUp) -> None:
     assert (rows(it, 0), rows(it, 1)) == ({}, {A: b"1", OFFSET: b"1"})
     assert [store.overlays[partition].lands for partition in range(2)] == [True, False]
     store.flushing.hold()
-    store.flush(0)
+    store.flushing.flush(0)
     assert rows(it, 0) == {}
     store.flushing.resume(0)
     store.flushing.pause()
@@ -388,3 +390,43 @@ async def test_a_key_is_looked_for_where_it_was_changed_last(it: MadeUp) -> None
         assert store._partitions_of(A) == [partition]
     done()
     assert store._get(A) == b"1"
+
+
+def tables_of(app: Any) -> tuple[Store, Store, Store]:
+    """Give ``app`` a table, a table of sets, a table without overlay and a table in memory."""
+    plain, sets, off = Store(0, 1, 2, usage="room"), Store(1, 3, usage="room"), Store(1)
+    for name, data in (
+        ("plain", plain),
+        ("sets", SimpleNamespace(storage=sets)),
+        ("off", off),
+        ("memory", {}),
+    ):
+        app.tables[name] = Table(app, topic=f"{name}-log", data=data)
+    return plain, sets, off
+
+
+def test_calls_reach_every_table_with_an_overlay() -> None:
+    """Sets have their rows in a storage; other stores get no call."""
+    app = SimpleNamespace(tables={})
+    plain, sets, off = tables_of(app)
+    assert list(flushing.write_behind_stores(app)) == [("plain-log", plain), ("sets-log", sets)]
+    flushing.pause(app)
+    flushing.pause(app, [3, 1])
+    flushing.hold(app)
+    flushing.discard(app)
+    expected = [("pause", None), ("pause", [3, 1]), ("hold",), ("discard",)]
+    assert (plain.acts, sets.acts, off.acts) == (expected, expected, [])
+
+
+def test_partitions_are_resumed_and_discarded_by_their_topics() -> None:
+    """Partition numbers are separate per table; kept partitions resume in order."""
+    app = SimpleNamespace(tables={})
+    plain, sets, off = tables_of(app)
+    actives = {TP("plain-log", 2), TP("plain-log", 0), TP("sets-log", 1), TP("off-log", 1)}
+    flushing.resume(app, actives)
+    assert plain.acts == [("resume", 0), ("resume", 2)]
+    assert (sets.acts, off.acts) == ([("resume", 1)], [])
+    plain.acts.clear(), sets.acts.clear()
+    flushing.retain_partitions(app, actives, {TP("plain-log", 2)})
+    assert plain.acts == [("discard", [1]), ("resume", 2)]
+    assert (sets.acts, off.acts) == ([("discard", [3])], [])

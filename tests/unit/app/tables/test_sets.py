@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables import flushing
 from faust_assigner.app.tables.memory_rows import revoked
 from faust_assigner.app.tables.write_behind import install_write_behind
 from faust_assigner.app.transactions.shares import Share
@@ -48,7 +48,7 @@ class Sets(MadeUp):
         self.log = TP(self.table.changelog_topic.get_topic_name(), 0)
         vars(self.app)["assignor"] = SimpleNamespace(assigned_actives=lambda: {self.log})
         process(0)
-        overlay.resume(self.app, {self.log})
+        flushing.resume(self.app, {self.log})
 
     def rows(self) -> dict[bytes, bytes]:
         """Return the file's rows, including the offset."""
@@ -221,7 +221,7 @@ async def test_what_others_did_meanwhile_is_in_a_set_that_comes_back(tmp_path: P
     it.table["k"].add(1)
     await answer((it.sent[0], 0))
     it.table["k"].add(2)
-    overlay.discard(it.app)
+    flushing.discard(it.app)
     assert it.table["k"].data == {1}
     it.read((1, ADD, 7), (2, DISCARD, 1))
     await it.table.data.on_recovery_completed(set(), set())

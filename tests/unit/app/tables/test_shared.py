@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.write_behind import install_write_behind
+from faust_assigner.app.tables import flushing
+from faust_assigner.app.tables.write_behind import install_write_behind, usage_of
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -37,7 +37,7 @@ class Shared(MadeUp):
         )
         install_write_behind(self.table)
         self.tables["prices"] = self.table
-        overlay.resume(self.app, {self.log(0), self.log(1)})
+        flushing.resume(self.app, {self.log(0), self.log(1)})
 
     def log(self, partition: int) -> TP:
         """Return a changelog partition of the table."""
@@ -76,7 +76,7 @@ async def test_a_change_is_over_the_file_until_it_is_read_back(tmp_path: Path) -
     assert (it.table["a"], it.rows(0), it.rows(1)) == (1, {}, {})
     it.read((6, "b", 2), (7, "a", 1))
     assert (it.rows(0), it.rows(1)) == ({}, {b'"a"': b"1", b'"b"': b"2", OFFSET: b"7"})
-    assert overlay.usage_of(it.app).changes == 0
+    assert usage_of(it.app).changes == 0
     it.close()
 
 
@@ -92,7 +92,7 @@ async def test_the_last_in_the_changelog_is_what_readers_see(tmp_path: Path) -> 
     assert it.table["a"] == 3
     await answer((it.sent[1], 8))
     assert it.table["b"] == 4
-    assert (overlay.usage_of(it.app).changes, overlay.usage_of(it.app).bytes) == (0, 0)
+    assert (usage_of(it.app).changes, usage_of(it.app).bytes) == (0, 0)
     it.close()
 
 
@@ -101,11 +101,11 @@ async def test_what_is_given_up_and_answered_late_is_forgotten_once(tmp_path: Pa
     it = Shared(tmp_path, is_global=True)
     process(0)
     it.table["a"] = 1
-    overlay.discard(it.app)
+    flushing.discard(it.app)
     await answer((it.sent[0], 6))
     it.read((6, "a", 1))
     it.table["a"] = 2
-    assert (it.table["a"], overlay.usage_of(it.app).changes) == (2, 1)
+    assert (it.table["a"], usage_of(it.app).changes) == (2, 1)
     it.close()
 
 
@@ -151,12 +151,12 @@ class Apart(Shared):
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         super().__init__(folder, is_global=False, **settings)
-        overlay.discard(self.app)
+        flushing.discard(self.app)
         self.table.data.overlays.clear()
         self.owned = {self.log(1), TP("orders", 5)}
         vars(self.app)["assignor"] = SimpleNamespace(assigned_actives=lambda: self.owned)
         self.app.tables._changelogs[self.log(1).topic] = self.table
-        overlay.resume(self.app, {self.log(1)})
+        flushing.resume(self.app, {self.log(1)})
         process(5)
 
     async def count(self, key: str, value: int) -> None:
@@ -167,7 +167,7 @@ class Apart(Shared):
     def round(self) -> None:
         """Begin to restore after a round."""
         actives = {tp for tp in self.owned if tp.topic != "orders"}
-        overlay.retain_partitions(self.app, actives, actives)
+        flushing.retain_partitions(self.app, actives, actives)
 
 
 async def test_a_row_is_in_the_file_of_a_source_partition_without_a_changelog_partition(
@@ -176,8 +176,8 @@ async def test_a_row_is_in_the_file_of_a_source_partition_without_a_changelog_pa
     """The changelog may have fewer partitions than the source."""
     it = Apart(tmp_path)
     await it.count("a", 1)
-    assert (it.rows(5), overlay.usage_of(it.app).changes) == ({b'"a"': b"1"}, 0)
-    overlay.hold(it.app)
+    assert (it.rows(5), usage_of(it.app).changes) == ({b'"a"': b"1"}, 0)
+    flushing.hold(it.app)
     await it.count("a", 2)
     assert (it.rows(5), it.table["a"]) == ({b'"a"': b"1"}, 2), "its file cannot be written"
     it.round()
@@ -197,5 +197,5 @@ async def test_changes_of_a_revoked_source_partition_are_dropped(tmp_path: Path)
     it.table["a"] = 2
     it.owned -= {TP("orders", 5)}
     it.round()
-    assert (it.rows(5), it.table["a"], overlay.usage_of(it.app).changes) == ({b'"a"': b"1"}, 1, 0)
+    assert (it.rows(5), it.table["a"], usage_of(it.app).changes) == ({b'"a"': b"1"}, 1, 0)
     it.close()

@@ -14,9 +14,9 @@ from faust.types import TP
 
 from faust_assigner.app.consumer import back_pressure as overlay_consumer
 from faust_assigner.app.consumer.back_pressure import BackPressure
-from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables import flushing
 from faust_assigner.app.tables.changes import Usage
-from faust_assigner.app.tables.write_behind import install_write_behind
+from faust_assigner.app.tables.write_behind import install_write_behind, usage_of
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -106,14 +106,14 @@ async def test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_lat
     counts["a"], counts["b"] = 1, 2
     it.sent[0].set_result(SimpleNamespace(offset=7))
     counts.data._arrived(it.sent[0])
-    overlay.discard(it.app)
+    flushing.discard(it.app)
     await answer((it.sent[1], 9))
     counts["c"] = 3
     await answer((it.sent[2], 10))
     assert rows(it) == {b'"a"': b"1", OFFSET: b"7"}
-    assert overlay.usage_of(it.app).changes == 1
-    overlay.retain_partitions(it.app, set(), set())
-    assert (overlay.usage_of(it.app).changes, overlay.usage_of(it.app).bytes) == (0, 0)
+    assert usage_of(it.app).changes == 1
+    flushing.retain_partitions(it.app, set(), set())
+    assert (usage_of(it.app).changes, usage_of(it.app).bytes) == (0, 0)
 
 
 async def test_only_the_partitions_of_these_numbers_rest(it: MadeUp) -> None:
@@ -124,11 +124,11 @@ async def test_only_the_partitions_of_these_numbers_rest(it: MadeUp) -> None:
     for partition in range(2):
         process(partition)
         counts["a"] = partition
-    overlay.pause(it.app, {1})
+    flushing.pause(it.app, {1})
     await answer((it.sent[0], 0), (it.sent[1], 0))
     found = [counts.data.persisted_offset(TP(LOG.topic, partition)) for partition in range(2)]
     assert found == [0, None]
-    overlay.resume(it.app, {TP(LOG.topic, 1)})
+    flushing.resume(it.app, {TP(LOG.topic, 1)})
     assert counts.data.persisted_offset(TP(LOG.topic, 1)) == 0
 
 
@@ -155,7 +155,7 @@ async def test_a_change_without_a_record_waits_for_those_before_it(it: MadeUp) -
     counts.data.pop("a")
     assert "a" not in counts
     await answer((it.sent[0], 7))
-    overlay.resume(it.app, {LOG})
+    flushing.resume(it.app, {LOG})
     assert rows(it) == {OFFSET: b"7"}
     counts["a"] = 1
     await answer((it.sent[1], 8))
@@ -170,7 +170,7 @@ async def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, committ
     it = MadeUp(tmp_path, "counts", share=lambda: share, faust_assigner_overlay=False)
     counts = it.tables["counts"]
     process(0)
-    overlay.resume(it.app, {LOG})
+    flushing.resume(it.app, {LOG})
     counts["a"] = 1
     await answer((it.sent[0], 7))
     assert (rows(it), counts["a"]) == ({}, 1)
@@ -258,7 +258,7 @@ async def test_without_the_overlay_rows_are_written_at_once(tmp_path: Path) -> N
     process(0)
     counts["a"] = 1
     assert rows(it) == {b'"a"': b"1"}
-    assert list(overlay.write_behind_stores(it.app)) == []
+    assert list(flushing.write_behind_stores(it.app)) == []
     it.close()
 
 
@@ -340,9 +340,9 @@ async def test_a_change_that_a_replay_has_brought_is_no_doubt(it: MadeUp) -> Non
     counts = it.tables["counts"]
     process(0)
     counts["a"], counts["b"] = 1, 1
-    overlay.hold(it.app)
+    flushing.hold(it.app)
     counts.data.set_persisted_offset(LOG, 9)
-    overlay.resume(it.app, {LOG})
+    flushing.resume(it.app, {LOG})
     await answer((it.sent[0], 7))
     assert (doubts.told, rows(it)) == ([], {OFFSET: b"9"})
     await answer((it.sent[1], 9))

@@ -244,9 +244,9 @@ async def test_a_change_waits_on_if_its_write_fails(
     with monkeypatch.context() as patch:
         patch.setattr(flushing_module, "land", fail)
         with pytest.raises(RuntimeError, match="a bug"):
-            store.flush(0)
+            store.flushing.flush(0)
     assert (store.usage.changes, counts["a"]) == (3, 1)
-    store.flush(0)
+    store.flushing.flush(0)
     assert dict(store._db_for_partition(0).items()) == {b'"a"': b"1", store.offset_key: b"2"}
     assert store.usage.changes == 0
     it.close()

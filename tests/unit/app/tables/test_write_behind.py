@@ -10,7 +10,6 @@ from typing import Any
 import faust
 import pytest
 from faust.stores.rocksdb import RocksDBOptions
-from faust.types import TP
 from faust.types.enums import ProcessingGuarantee
 
 from faust_assigner.app.tables import write_behind
@@ -155,41 +154,3 @@ def test_each_record_is_reported_to_the_store_after_it_was_sent(app: Any) -> Non
     key = ("shop-log", "k as raw")
     assert table.sends == [((3, "k", "v"), {"extra": 1}), ((key, "k", "v"), {})]
     assert store.acts == [("sent", "record")] * 2
-
-
-def tables_of(app: Any) -> tuple[Store, Store, Store]:
-    """A table, a table of sets, a table without overlay and a table in memory."""
-    plain, sets, off = Store(0, 1, 2, usage="room"), Store(1, 3, usage="room"), Store(1)
-    for name, data in (
-        ("plain", plain),
-        ("sets", SimpleNamespace(storage=sets)),
-        ("off", off),
-        ("memory", {}),
-    ):
-        app.tables[name] = Table(app, topic=f"{name}-log", data=data)
-    return plain, sets, off
-
-
-def test_calls_reach_every_table_with_an_overlay(app: Any) -> None:
-    """Sets have their rows in a storage; other stores get no call."""
-    plain, sets, off = tables_of(app)
-    assert list(write_behind.write_behind_stores(app)) == [("plain-log", plain), ("sets-log", sets)]
-    write_behind.pause(app)
-    write_behind.pause(app, [3, 1])
-    write_behind.hold(app)
-    write_behind.discard(app)
-    expected = [("pause", None), ("pause", [3, 1]), ("hold",), ("discard",)]
-    assert (plain.acts, sets.acts, off.acts) == (expected, expected, [])
-
-
-def test_partitions_are_resumed_and_discarded_by_their_topics(app: Any) -> None:
-    """Partition numbers are separate per table; kept partitions resume in order."""
-    plain, sets, off = tables_of(app)
-    actives = {TP("plain-log", 2), TP("plain-log", 0), TP("sets-log", 1), TP("off-log", 1)}
-    write_behind.resume(app, actives)
-    assert plain.acts == [("resume", 0), ("resume", 2)]
-    assert (sets.acts, off.acts) == ([("resume", 1)], [])
-    plain.acts.clear(), sets.acts.clear()
-    write_behind.retain_partitions(app, actives, {TP("plain-log", 2)})
-    assert plain.acts == [("discard", [1]), ("resume", 2)]
-    assert (sets.acts, off.acts) == ([("discard", [3])], [])

@@ -76,7 +76,6 @@ class Store:
     """A store, compared by identity."""
 
     def __init__(self, acts: SimpleNamespace) -> None:
-        self.__dict__.update(vars(acts))
         self.flushing = acts
 
 

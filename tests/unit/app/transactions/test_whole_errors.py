@@ -113,12 +113,9 @@ class Store:
     def __init__(self) -> None:
         self.acts: list[Any] = []
         self.flushing = SimpleNamespace(
-            drop=lambda partition, share: self.acts.append(("drop", partition, share))
+            drop=lambda partition, share: self.acts.append(("drop", partition, share)),
+            flush=lambda partition: self.acts.append(("flush", partition)),
         )
-
-    def flush(self, partition: int) -> None:
-        """Note the flush."""
-        self.acts.append(("flush", partition))
 
 
 async def share_of(made: Manager, offset: int = 7) -> tuple[Any, Store]:
