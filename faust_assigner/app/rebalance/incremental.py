@@ -80,10 +80,10 @@ class IncrementalRebalance:
         changes would reach the changelogs after the new owners' changes. So the worker ends after this
         timeout.
         """
-        app, consumer = self._app, self._consumer
+        app, consumer, recovery = self._app, self._consumer, self._app.tables.recovery
         # Interrupt the recovery, so that it does not resume revoked partitions. The recovery continues after
         # the round.
-        await app.tables.recovery.interrupt()
+        await recovery.interrupt()
         consumer.pause_partitions(revoked)
         consumer._buffered_partitions -= revoked
         self._delivery.drop_fetched(revoked)
@@ -102,7 +102,7 @@ class IncrementalRebalance:
         await run_delivery_callbacks()
         # Pause the writes of all tables: the worker does not know yet which tables move with the topics.
         pause(app, {tp.partition for tp in revoked})
-        app.tables.recovery.flush_buffers()
+        recovery.flush_buffers()
 
     async def _send_revoked(self, revoked: set[TP]) -> None:
         """Send the signal ``app.on_partitions_revoked`` for ``revoked``, after the commit of the records.

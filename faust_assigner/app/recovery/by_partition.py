@@ -6,8 +6,8 @@ once. A task of this class restores partitions: all partitions after a start or 
 partitions after a cooperative round.
 
 Its parts: Faust's bookkeeping of a round (``books.py``), the restores of actives (``actives.py``),
-the standbys (``following.py``), and the threads that both use
-(``restoring.py``).
+the standbys (``following.py``), the batched restores that both use (``restoring.py``), and their threads
+(``restore_task.py``).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
 from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.progress import Progress
-from faust_assigner.app.recovery.restore_task import Restored
-from faust_assigner.app.recovery.restoring import BatchedRestore, RestoreThreads
+from faust_assigner.app.recovery.restore_task import Restored, RestoreThreads
+from faust_assigner.app.recovery.restoring import BatchedRestore
 from faust_assigner.app.tables import memory_rows
 
 if TYPE_CHECKING:

@@ -1,13 +1,16 @@
-"""One restore as values: its settings, its partitions, their results, and the stop signal."""
+"""One restore: its settings, its partitions, their results, its threads and their stop signal."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from mode import get_logger
 
 from faust_assigner.app.recovery.decoding import ANYTHING, Decoding
 from faust_assigner.app.recovery.progress import Progress
@@ -19,6 +22,14 @@ if TYPE_CHECKING:
     from aiokafka import TopicPartition
     from faust.types.tuples import TP
     from rocksdict import Rdict
+
+logger = get_logger(__name__)
+
+#: Seconds that a rebalance waits for a stopped restore, which usually ends after one fetch (0.2 s).
+SETTLE_TIMEOUT_S = 15.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LOCAL, SNAPSHOT, REPLAY = "local", "snapshot", "replay"
 
@@ -102,3 +113,35 @@ class Stop:
         """Return whether the thread must end now."""
         late = self._deadline is not None and time.monotonic() > self._deadline
         return late or self._event.is_set()
+
+
+class RestoreThreads:
+    """The threads that restore, open or build databases."""
+
+    def __init__(self) -> None:
+        #: The stop signal of the current restore.
+        self.stop_signal = Stop()
+        self._working: set[asyncio.Future[Any]] = set()
+
+    async def stop_and_wait(self) -> None:
+        """Stop the restore and wait until no thread holds a database."""
+        self.stop_signal.set()
+        if self._working:
+            _, late = await asyncio.wait(set(self._working), timeout=SETTLE_TIMEOUT_S)
+            if late:
+                logger.error(
+                    "A restore did not stop within %.0f s of a rebalance", SETTLE_TIMEOUT_S
+                )
+
+    async def run(self, function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
+        """Run in a thread; ``stop_and_wait`` waits for the thread even if this call is cancelled."""
+        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **more))
+        self._working.add(work)
+        work.add_done_callback(self._ended)
+        return await asyncio.shield(work)
+
+    def _ended(self, work: asyncio.Future[Any]) -> None:
+        self._working.discard(work)
+        # If the waiting task was cancelled, asyncio would report the error as never retrieved.
+        if not work.cancelled():
+            work.exception()

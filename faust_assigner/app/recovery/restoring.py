@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from faust.types.tuples import TP
 from mode import get_logger
@@ -24,7 +24,7 @@ from faust_assigner.app.recovery.callbacks import is_overridden
 from faust_assigner.app.recovery.decoding import decoding_of
 from faust_assigner.app.recovery.progress import Progress
 from faust_assigner.app.recovery.restore_settings import settings_of
-from faust_assigner.app.recovery.restore_task import Cold, Restored, Stop
+from faust_assigner.app.recovery.restore_task import Cold, Restored, RestoreThreads, Stop
 from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.disk import is_writable, takes_files
@@ -35,44 +35,6 @@ if TYPE_CHECKING:
     from faust.types.tables import CollectionT
 
 logger = get_logger(__name__)
-
-#: Seconds that a rebalance waits for a stopped restore, which usually ends after one fetch (0.2 s).
-SETTLE_TIMEOUT_S = 15.0
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class RestoreThreads:
-    """The threads that restore, open or build databases."""
-
-    def __init__(self) -> None:
-        #: The stop signal of the current restore.
-        self.stop_signal = Stop()
-        self._working: set[asyncio.Future[Any]] = set()
-
-    async def stop_and_wait(self) -> None:
-        """Stop the restore and wait until no thread holds a database."""
-        self.stop_signal.set()
-        if self._working:
-            _, late = await asyncio.wait(set(self._working), timeout=SETTLE_TIMEOUT_S)
-            if late:
-                logger.error(
-                    "A restore did not stop within %.0f s of a rebalance", SETTLE_TIMEOUT_S
-                )
-
-    async def run(self, function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
-        """Run in a thread; ``stop_and_wait`` waits for the thread even if this call is cancelled."""
-        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **more))
-        self._working.add(work)
-        work.add_done_callback(self._ended)
-        return await asyncio.shield(work)
-
-    def _ended(self, work: asyncio.Future[Any]) -> None:
-        self._working.discard(work)
-        # If the waiting task was cancelled, asyncio would report the error as never retrieved.
-        if not work.cancelled():
-            work.exception()
 
 
 class BatchedRestore:

@@ -15,12 +15,12 @@ from faust.tables.base import Collection
 from faust.types import TP
 
 from faust_assigner.app.compose import repair
-from faust_assigner.app.recovery import bring_up
+from faust_assigner.app.recovery import bring_up, restore_task
 from faust_assigner.app.recovery import restoring as recovery
 from faust_assigner.app.recovery.bring_up import Extent
 from faust_assigner.app.recovery.by_partition import PartitionRecovery
 from faust_assigner.app.recovery.restore_task import SNAPSHOT, Cold, Restored, Settings, Stop
-from faust_assigner.app.recovery.restoring import BatchedRestore, RestoreThreads
+from faust_assigner.app.recovery.restoring import BatchedRestore
 from faust_assigner.app.tables.disk import takes_files
 
 HERE = TP("app-table-changelog", 0)
@@ -436,7 +436,7 @@ async def test_a_restore_that_does_not_end_in_time_is_logged(
 ) -> None:
     """All restores are awaited together; an ended thread is not awaited again."""
     service = app.tables.recovery
-    monkeypatch.setattr(recovery, "SETTLE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(restore_task, "SETTLE_TIMEOUT_S", 0.01)
     quick, stuck = (asyncio.get_running_loop().create_future() for _ in range(2))
     service.threads._working = {quick, stuck}
     quick.set_result(None)
@@ -461,24 +461,3 @@ async def test_a_partition_is_reported_with_its_offset(
     async for tp in batches(restoring).restore([HERE], offsets, highwaters, stop):
         seen.append((tp, offsets[tp], highwaters[tp], restoring.restored[tp].end_offset))
     assert seen == [(HERE, 12, 12, 12)]
-
-
-async def test_a_thread_is_waited_for_after_its_caller_was_cancelled() -> None:
-    """It holds a database until it ends, whoever waits for its result."""
-    threads, may_end, ended = RestoreThreads(), threading.Event(), list[str]()
-
-    def work() -> None:
-        may_end.wait(10)
-        ended.append("ended")
-
-    call = asyncio.ensure_future(threads.run(work))
-    await asyncio.sleep(0)
-    call.cancel()
-    await asyncio.wait({call})
-    waiting = asyncio.ensure_future(threads.stop_and_wait())
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert (call.cancelled(), waiting.done(), threads.stop_signal()) == (True, False, True)
-    may_end.set()
-    await waiting
-    assert ended == ["ended"]
