@@ -5,7 +5,8 @@ for the consumer's thread. A single missing answer stops the worker for good, wi
 module the watchdog (``membership/watchdog.py``) counts how long each wait lasts while the group answers this
 worker. After half of the deadline the watchdog logs the wait and its reason, then once a minute. After the
 deadline the worker ends with CannotGoOn, and other members get its partitions. While the group does not
-answer, the worker is not the cause, so it keeps waiting.
+answer, the worker is not the cause, so it keeps waiting. A worker that is no longer a member sends the group
+no heartbeats, so its waits count as well.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ COMMIT, REVOCATION, HAND_OVER = "The commit", "The revocation", "The hand-over"
 
 @dataclass(eq=False)
 class Wait:
-    """One wait: ``what`` waits for ``step``, up to ``limit_s`` seconds in which the group answers.
+    """One wait: ``what`` waits for ``step``, up to ``limit_s`` seconds in which the group is not silent.
 
-    ``total_s`` counts all seconds, ``answered_s`` the seconds in which the group answered. ``detail()``
-    returns further details of the step for the log line.
+    ``total_s`` counts all seconds, ``counted_s`` the seconds in which the group answered this worker, or this
+    worker was no member. ``detail()`` returns further details of the step for the log line.
     """
 
     what: str
@@ -40,7 +41,7 @@ class Wait:
     limit_s: float
     detail: Callable[[], str] = str
     total_s: float = 0.0
-    answered_s: float = 0.0
+    counted_s: float = 0.0
     logged_s: float | None = None
 
     def move_to_step(self, step: str, detail: Callable[[], str] = str) -> None:
@@ -50,20 +51,20 @@ class Wait:
     @property
     def is_over(self) -> bool:
         """Whether the wait has reached its limit."""
-        return self.answered_s >= self.limit_s
+        return self.counted_s >= self.limit_s
 
-    def line(self, group_answers: bool) -> str | None:
+    def line(self, *, group_answers: bool, has_left: bool) -> str | None:
         """Return the line to log now; None if no line is due."""
         due_s = self.limit_s / 2 if self.logged_s is None else self.logged_s + SAY_EVERY_S
         if self.total_s < due_s:
             return None
         self.logged_s = self.total_s
         detail = self.detail()
-        outcome = (
-            f"this worker ends when the wait has taken {self.limit_s:.0f} s"
-            if group_answers
-            else "the group does not answer, so this worker keeps waiting"
-        )
+        outcome = f"this worker ends when the wait has taken {self.limit_s:.0f} s"
+        if has_left:
+            outcome = f"this worker is no member of its group, which gives its partitions to others; {outcome}"
+        elif not group_answers:
+            outcome = "the group does not answer, so this worker keeps waiting"
         return (
             f"{self.what} has waited for {self.total_s:.0f} s for {self.step}"
             f"{detail and f' ({detail})'}; {outcome}"
@@ -94,13 +95,17 @@ class Waits:
             if wait.what == what:
                 wait.move_to_step(step)
 
-    def advance(self, seconds: float, *, group_answers: bool) -> list[str]:
-        """Add ``seconds`` to each wait, and return the lines to log."""
+    def advance(self, seconds: float, *, group_answers: bool, has_left: bool = False) -> list[str]:
+        """Add ``seconds`` to each wait, and return the lines to log.
+
+        ``has_left``: this worker is no member, so the group does not answer it.
+        """
         lines = []
         for wait in list(self._waits):
             wait.total_s += seconds
-            wait.answered_s += seconds if group_answers else 0.0
-            if (line := wait.line(group_answers)) is not None:
+            wait.counted_s += seconds if group_answers or has_left else 0.0
+            line = wait.line(group_answers=group_answers, has_left=has_left)
+            if line is not None:
                 lines.append(line)
         return lines
 

@@ -73,7 +73,11 @@ class HeartbeatFence:
 
     def is_sure(self) -> bool:
         """Return whether the membership is sure: no other member can own this worker's partitions."""
-        return not self.lost and self.silent_s() < self._session_s
+        return not self.lost and not self.is_silent()
+
+    def is_silent(self) -> bool:
+        """Return whether the group has not renewed this session for a session timeout."""
+        return self.silent_s() >= self._session_s
 
     def is_stale(self, made_at: float) -> bool:
         """Return whether a change made at ``made_at`` belongs to a membership that has ended."""

@@ -142,8 +142,10 @@ class Watchdog:
         now = monotonic()
         # The time in which the process or the machine was suspended does not count as a wait.
         seconds = min(now - looked, 2 * LOOK_S)
-        answers = getattr(self._tables.app.consumer, "is_surely_member", lambda: True)()
-        for line in waits_of(self._tables.app).advance(seconds, group_answers=answers):
+        consumer, waits = self._tables.app.consumer, waits_of(self._tables.app)
+        answers = getattr(consumer, "group_answers", lambda: True)()
+        has_left = getattr(consumer, "has_left_group", lambda: False)()
+        for line in waits.advance(seconds, group_answers=answers, has_left=has_left):
             logger.warning("%s", line)
         return now
 

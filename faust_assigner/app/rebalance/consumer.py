@@ -215,6 +215,23 @@ class RepairedConsumer(Consumer):
         """Return whether no other member can own this worker's partitions; True without a group."""
         return not self._is_watched or self.fence.is_sure()
 
+    def group_answers(self) -> bool:
+        """Return whether the group has answered within the session timeout; True without a group."""
+        return not self._is_watched or not self.fence.is_silent()
+
+    def has_left_group(self) -> bool:
+        """Return whether this worker has left its group, or was removed, and has not joined again.
+
+        False while the group's coordinator is unknown, for example because its broker is away.
+        """
+        coordinator = coordinator_of(self)
+        return (
+            self._is_watched
+            and self.fence.lost
+            and not coordinator.member_id
+            and coordinator.coordinator_id is not None
+        )
+
     def lose_membership(self) -> None:
         """Mark the membership as lost; make the consumer revoke all partitions and join again."""
         self.fence.lose()

@@ -101,6 +101,30 @@ async def test_a_hand_over_that_never_ends_ends_the_worker(deliveries: SimpleNam
         await asyncio.gather(giving, return_exceptions=True)
 
 
+async def test_a_revocation_has_a_deadline_after_the_worker_has_left_its_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The idle time of its fetches ends the membership before the wait for a slow record ends."""
+    worker = Worker(repaired=True, **SHORT)
+    worker.delay_s = 60.0
+    with caplog.at_level(logging.WARNING):
+        async with running(worker):
+            await worker.rebalance([0])
+            assert await worker.until(lambda: worker.recovered)
+            worker.send_orders(1)
+            assert await worker.until(lambda: worker.processed)
+            consumer = worker.app.consumer
+            coordinator = consumer._thread._consumer._coordinator
+            coordinator.member_id, coordinator.coordinator_id = "", 1
+            consumer._is_watched = True
+            consumer.fence.lose()
+            revoking = asyncio.create_task(worker.rebalance([0]))
+            assert await ends_with(worker, "The revocation of 2 partitions has waited for 1 s for")
+            revoking.cancel()
+            await asyncio.gather(revoking, return_exceptions=True)
+    assert "this worker is no member of its group" in caplog.text
+
+
 async def test_a_wait_of_the_other_thread_has_a_deadline() -> None:
     """The app never starts its gained partitions."""
     async with worker_of([0], **SHORT) as worker:

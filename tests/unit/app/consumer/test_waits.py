@@ -94,6 +94,19 @@ def test_seconds_of_silence_count_for_the_log_and_not_for_the_deadline() -> None
         assert waits.problem() is None
 
 
+def test_seconds_after_the_worker_has_left_its_group_count_for_the_deadline() -> None:
+    """A group does not answer a worker that is no member: it gives the partitions to others."""
+    waits = Waits()
+    with waits.during(COMMIT, "an answer", 10.0):
+        (line,) = waits.advance(6.0, group_answers=False, has_left=True)
+        assert line == (
+            "The commit has waited for 6 s for an answer; this worker is no member of its group, which "
+            "gives its partitions to others; this worker ends when the wait has taken 10 s"
+        )
+        waits.advance(4.0, group_answers=False, has_left=True)
+        assert waits.problem() == "The commit has waited for 10 s for an answer"
+
+
 def test_undelivered_batches_are_named_of_all_producers() -> None:
     """The list covers threaded and transactional producers, queued and in-flight batches."""
 

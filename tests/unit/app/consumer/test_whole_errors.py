@@ -202,7 +202,7 @@ def test_a_line_counts_all_seconds_and_the_deadline_those_with_answers() -> None
         assert waits.advance(4.0, group_answers=True) == [
             "The commit has waited for 7 s for delivery; this worker ends when the wait has taken 10 s"
         ]
-        assert (wait.total_s, wait.answered_s, wait.logged_s) == (7.0, 4.0, 7.0)
+        assert (wait.total_s, wait.counted_s, wait.logged_s) == (7.0, 4.0, 7.0)
         waits.advance(5.5, group_answers=True)
         assert not wait.is_over
         waits.advance(0.5, group_answers=True)

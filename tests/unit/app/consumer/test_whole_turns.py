@@ -234,7 +234,7 @@ def test_the_age_is_that_of_the_oldest_wait_of_any_of_the_names() -> None:
                 assert waits.age_s(HAND_OVER, REVOCATION) == 3.0
                 assert waits.age_s(COMMIT, HAND_OVER) == 1.0
                 assert waits.age_s(COMMIT) is None
-                assert [wait.answered_s for wait in waits.under_way()] == [5.0, 1.0, 1.0]
+                assert [wait.counted_s for wait in waits.under_way()] == [5.0, 1.0, 1.0]
 
 
 async def test_the_end_of_a_record_during_a_commit_asks_for_no_further_commit() -> None:

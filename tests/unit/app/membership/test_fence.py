@@ -501,6 +501,36 @@ async def test_before_the_first_assignment_and_without_a_group_nobody_else_owns_
     assert not made.is_surely_member()
 
 
+async def test_a_lost_membership_is_left_once_the_group_does_not_know_this_member(
+    made: Consumer,
+) -> None:
+    """A silent group may still know the member; without a coordinator the broker may be away."""
+    coordinator = made._thread._consumer._coordinator
+    coordinator.coordinator_id = 1
+    made._join()
+    assert (made.group_answers(), made.has_left_group()) == (True, False)
+    made.fence.lose()
+    assert (made.group_answers(), made.has_left_group()) == (True, False)
+    coordinator.member_id = ""
+    assert made.has_left_group()
+    coordinator.coordinator_id = None
+    assert not made.has_left_group()
+
+
+async def test_a_group_that_is_silent_for_a_session_does_not_answer(
+    made: Consumer, clock: Clock
+) -> None:
+    """Other members may own the partitions already if this member is refused."""
+    made.fence = HeartbeatFence(10.0, clock)
+    made._thread._consumer._coordinator.coordinator_id = 1
+    made._join()
+    made.fence._heard_at = clock.now
+    clock.now += 9.9
+    assert made.group_answers()
+    clock.now += 0.1
+    assert (made.group_answers(), made.has_left_group()) == (False, False)
+
+
 async def test_changes_wait_until_the_membership_is_sure_and_all_are_sent(
     fence: HeartbeatFence, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

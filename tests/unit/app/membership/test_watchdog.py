@@ -27,10 +27,10 @@ def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An hour of sleep adds two looks at most to a wait."""
-    counted: list[tuple[float, bool]] = []
+    counted: list[tuple[float, bool, bool]] = []
 
-    def look(seconds: float, *, group_answers: bool) -> list[str]:
-        counted.append((seconds, group_answers))
+    def look(seconds: float, *, group_answers: bool, has_left: bool) -> list[str]:
+        counted.append((seconds, group_answers, has_left))
         return ["The commit has waited"]
 
     monkeypatch.setattr(watchdog, "waits_of", lambda app: SimpleNamespace(advance=look))
@@ -39,9 +39,9 @@ def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
     manager: Any = SimpleNamespace(app=SimpleNamespace(consumer=None))
     looked = Watchdog(manager)._look_at_waits(1_000.0)
     looked = Watchdog(manager)._look_at_waits(looked)
-    manager.app.consumer = SimpleNamespace(is_surely_member=lambda: False)
+    manager.app.consumer = SimpleNamespace(group_answers=lambda: False, has_left_group=lambda: True)
     assert Watchdog(manager)._look_at_waits(looked) == 4_601.0
-    assert counted == [(1.0, True), (0.5, True), (2 * LOOK_S, False)]
+    assert counted == [(1.0, True, False), (0.5, True, False), (2 * LOOK_S, False, True)]
     assert caplog.messages == ["The commit has waited"] * 3
 
 
