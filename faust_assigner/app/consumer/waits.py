@@ -62,7 +62,10 @@ class Wait:
         detail = self.detail()
         outcome = f"this worker ends when the wait has taken {self.limit_s:.0f} s"
         if has_left:
-            outcome = f"this worker is no member of its group, which gives its partitions to others; {outcome}"
+            outcome = (
+                "this worker is no member of its group, which gives its partitions to others; "
+                + outcome
+            )
         elif not group_answers:
             outcome = "the group does not answer, so this worker keeps waiting"
         return (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from faust.exceptions import ProducerSendError
 from faust.streams import current_event
 
+from faust_assigner.app.transactions.refusals import RefusedSends
 from faust_assigner.app.transactions.shares import Place, Share
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class RecordSends:
     def __init__(self, transactions: PartitionTransactions) -> None:
         self._transactions = transactions
         self._running: set[asyncio.Task[None]] = set()
+        self._refused = RefusedSends()
 
     def next_place(self) -> Place | None:
         """Return the place of the next send (:class:`Place`); None if there is no current record."""
@@ -93,13 +95,13 @@ class RecordSends:
         """Send at ``place``, to any topic; return the future of the broker's answer.
 
         If the transaction was abandoned, the future has a ProducerSendError, as if the broker had refused the
-        message. See :func:`_refuse`.
+        message. See :meth:`_refuse`.
         """
         transactions = self._transactions
         try:
             await asyncio.shield(place.before)
             if place.share.abandoned or transactions.is_fenced:
-                return _refuse(f"The transaction of {place.transactional_id} was abandoned")
+                return self._refuse(f"The transaction of {place.transactional_id} was abandoned")
             # ``known`` is None for other topics: the consumer requests metadata of its own topics only.
             known = transactions.consumer.key_partition(topic, key, partition)
             sent = cast(
@@ -120,7 +122,7 @@ class RecordSends:
         except Exception as exc:
             # not only KafkaError: aiokafka's IllegalOperation does not derive from it
             if transactions.note_fence(place.transactional_id, exc):
-                return _refuse(f"{place.transactional_id} was fenced", exc)
+                return self._refuse(f"{place.transactional_id} was fenced", exc)
             raise
         finally:
             place.leave()
@@ -156,30 +158,31 @@ class RecordSends:
         transactions = self._transactions
         error = None if sent.cancelled() else sent.exception()
         share.answer(error)
-        if (
-            error is None
-            or share.abandoned
-            or transactions.is_fenced
-            or transactions.app.should_stop
-        ):
+        if error is None:
             return
-        if not transactions.note_fence(share.transactional_id, error):
+        if share.abandoned or transactions.is_fenced:
+            self._refused.add(error)
+        elif transactions.app.should_stop:
+            return
+        elif transactions.note_fence(share.transactional_id, error):
+            self._refused.add(error)
+        else:
             task = asyncio.get_running_loop().create_task(transactions.crash(error))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
+    def _refuse(self, reason: str, cause: Exception | None = None) -> asyncio.Future[object]:
+        """Return a future with the error of a send whose record is processed again.
 
-def _refuse(reason: str, cause: Exception | None = None) -> asyncio.Future[object]:
-    """Return a future with the error of a send whose record is processed again.
-
-    An exception would end the agent, and Faust does not restart ``group_by`` and ``through`` of a failed
-    agent. It would also end Faust's task that reads the source for them. Only a send of a commit or of a
-    window's callback raises, because these must know the failure.
-    """
-    error = ProducerSendError(reason)
-    error.__cause__ = cause
-    if _place.get() is not None or getattr(current_event(), "raises_refusals", False):
-        raise error
-    refused: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    refused.set_exception(error)
-    return refused
+        An exception would end the agent, and Faust does not restart ``group_by`` and ``through`` of a failed
+        agent. It would also end Faust's task that reads the source for them. Only a send of a commit or of a
+        window's callback raises, because these must know the failure.
+        """
+        error = ProducerSendError(reason)
+        error.__cause__ = cause
+        if _place.get() is not None or getattr(current_event(), "raises_refusals", False):
+            raise error
+        refused: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        refused.set_exception(error)
+        self._refused.add(error)
+        return refused

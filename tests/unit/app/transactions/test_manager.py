@@ -563,6 +563,7 @@ async def test_a_fence_in_an_answer_gives_the_partitions_up(made: Manager) -> No
     assert not await committing
     assert made.is_fenced
     assert (made.crashes, made.consumer.lost) == ([], 1)
+    assert made._sends._refused._count == 1
 
 
 async def test_an_answer_to_an_abandoned_send_ends_no_worker(made: Manager) -> None:
@@ -575,6 +576,7 @@ async def test_an_answer_to_an_abandoned_send_ends_no_worker(made: Manager) -> N
     await asyncio.sleep(0.01)
     assert not made.is_fenced
     assert made.crashes == []
+    assert made._sends._refused._count == 1
 
 
 async def test_a_commit_waits_for_no_answer_in_a_transaction_that_failed(made: Manager) -> None:
