@@ -211,9 +211,12 @@ def health(
     """Check an instance's health, for probes: exit code 0 if it is healthy, else 1. Needs no token."""
     with reported_errors():
         from faust_assigner.service.client.channel import Access
-        from faust_assigner.service.client.operator import is_serving
+        from faust_assigner.service.client.operator import health_problem
 
         access = Access(ca=ca, cert=cert, key=key, server_name=server_name)
-        well = asyncio.run(is_serving(at, role, access))
-    click.echo(f"{at}: the check {role} {'passed' if well else 'failed'}")
-    raise SystemExit(0 if well else 1)
+        problem = asyncio.run(health_problem(at, role, access))
+    if problem is None:
+        click.echo(f"{at}: the check {role} passed")
+        return
+    click.echo(f"{at}: the check {role} failed: {problem}")
+    raise SystemExit(1)

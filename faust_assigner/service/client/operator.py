@@ -37,6 +37,9 @@ ROLES: Final[Mapping[str, str]] = {
     "liveness": "liveness",
 }
 
+#: The errors of a call that no instance has answered.
+NO_ANSWER: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
 
 class Operator:
     """Calls to one service, for one of its groups.
@@ -173,11 +176,27 @@ class Operator:
 
 async def is_serving(target: str, role: str, access: Access, *, patience_s: float = 2.0) -> bool:
     """Return whether the instance reports SERVING for the role within ``patience_s`` seconds."""
+    return await health_problem(target, role, access, patience_s=patience_s) is None
+
+
+async def health_problem(
+    target: str, role: str, access: Access, *, patience_s: float = 2.0
+) -> str | None:
+    """Return why the instance does not report SERVING for the role; None if it does.
+
+    The text distinguishes an instance that is not healthy from an instance that does not answer.
+    """
     async with access.open(target) as channel:
         try:
             answer = await health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(service=ROLES[role]), timeout=patience_s
             )
-        except grpc.aio.AioRpcError:
-            return False
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+        except grpc.aio.AioRpcError as error:
+            told = f"{error.code().name}: {error.details()}"
+            if error.code() in NO_ANSWER:
+                return f"the instance did not answer within {patience_s:g} s: {told}"
+            return f"the instance refused the check: {told}"
+    if answer.status == health_pb2.HealthCheckResponse.SERVING:
+        return None
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    return f"the instance answered {name}"

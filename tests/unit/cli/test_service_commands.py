@@ -338,26 +338,27 @@ def test_a_table_is_as_wide_as_its_widest_cell(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == "a  b\n"
 
 
-@pytest.mark.parametrize("is_serving", [True, False])
+@pytest.mark.parametrize("problem", [None, "the instance answered NOT_SERVING"])
 @pytest.mark.parametrize("role", ["serving", "readiness", "liveness", "leader", "process"])
 def test_a_probe_asks_for_its_role_and_ends_with_0_or_1(
-    monkeypatch: pytest.MonkeyPatch, told: list[Any], role: str, is_serving: bool
+    monkeypatch: pytest.MonkeyPatch, told: list[Any], role: str, problem: str | None
 ) -> None:
-    """A probe needs no token; its line names the instance and the role."""
+    """A probe needs no token; its line names the instance, the role and the problem."""
 
-    async def well(*asked: Any) -> bool:
+    async def find(*asked: Any) -> str | None:
         told.append(asked)
-        return is_serving
+        return problem
 
-    monkeypatch.setattr(health_client, "is_serving", well)
+    monkeypatch.setattr(health_client, "health_problem", find)
     chosen = [] if role == "serving" else ["--role", role]
     options = ["--at", "10.0.0.1:7", "--server-name", "n", *chosen]
     done = CliRunner().invoke(main, ["service", "health", *options])
     assert (done.exit_code, told) == (
-        0 if is_serving else 1,
+        1 if problem else 0,
         [("10.0.0.1:7", role, Access(server_name="n"))],
     )
-    assert done.stdout == f"10.0.0.1:7: the check {role} {'passed' if is_serving else 'failed'}\n"
+    result = f"failed: {problem}" if problem else "passed"
+    assert done.stdout == f"10.0.0.1:7: the check {role} {result}\n"
 
 
 def test_a_connection_is_closed_after_an_error(told: list[Any]) -> None:

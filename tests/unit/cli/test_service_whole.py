@@ -75,11 +75,10 @@ def test_a_probe_has_the_files_of_the_connection(
     """The instance comes from the environment, too."""
     asked: list[Any] = []
 
-    async def well(*said: Any) -> bool:
+    async def find(*said: Any) -> None:
         asked.append(said)
-        return True
 
-    monkeypatch.setattr(health_client, "is_serving", well)
+    monkeypatch.setattr(health_client, "health_problem", find)
     monkeypatch.setenv("FAUST_ASSIGNER_AT", "10.0.0.3:9")
     del files["token-file"]
     done = run("health", "--role", "leader", *options(files))

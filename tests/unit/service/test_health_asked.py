@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from faust_assigner.service.client import operator
-from faust_assigner.service.client.operator import ROLES, is_serving
+from faust_assigner.service.client.operator import ROLES, health_problem, is_serving
 
 STATUS = health_pb2.HealthCheckResponse
 
@@ -30,8 +30,8 @@ class Channel:
 
 
 async def asked(
-    monkeypatch: pytest.MonkeyPatch, role: str, answer: Any, **more: float
-) -> tuple[bool, list[Any]]:
+    monkeypatch: pytest.MonkeyPatch, role: str, answer: Any, ask: Any = is_serving, **more: float
+) -> tuple[Any, list[Any]]:
     """Ask for a role, and return the result and the acts."""
     acts: list[Any] = []
     channel = Channel(acts)
@@ -53,7 +53,7 @@ async def asked(
 
     monkeypatch.setattr(operator.health_pb2_grpc, "HealthStub", stub)
     access: Any = SimpleNamespace(open=open_)
-    return await is_serving("host:7", role, access, **more), acts
+    return await ask("host:7", role, access, **more), acts
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,33 @@ async def test_an_instance_without_an_answer_is_not_well(
     )
     with pytest.raises(KeyError):
         await asked(monkeypatch, "other", STATUS.SERVING)
+
+
+def failed(code: grpc.StatusCode) -> grpc.aio.AioRpcError:
+    """Return the error of a call."""
+    none = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, none, none, "no")
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (STATUS.SERVING, None),
+        (STATUS.NOT_SERVING, "the instance answered NOT_SERVING"),
+        (
+            failed(grpc.StatusCode.UNAVAILABLE),
+            "the instance did not answer within 0.5 s: UNAVAILABLE: no",
+        ),
+        (
+            failed(grpc.StatusCode.DEADLINE_EXCEEDED),
+            "the instance did not answer within 0.5 s: DEADLINE_EXCEEDED: no",
+        ),
+        (failed(grpc.StatusCode.NOT_FOUND), "the instance refused the check: NOT_FOUND: no"),
+    ],
+)
+async def test_an_instance_that_is_not_healthy_differs_from_one_without_an_answer(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, problem: str | None
+) -> None:
+    """The operator looks at the instance's log, or at the network."""
+    found, _ = await asked(monkeypatch, "leader", answer, health_problem, patience_s=0.5)
+    assert found == problem
