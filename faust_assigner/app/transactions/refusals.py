@@ -38,7 +38,7 @@ class RefusedSends:
     def _log(self) -> None:
         count, self._count = self._count, 0
         logger.warning(
-            "%d sends failed, because their transactions were abandoned; their records are processed again",
+            "Sends of abandoned transactions that failed: %d; their records are processed again",
             count,
         )
 
