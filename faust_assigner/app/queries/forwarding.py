@@ -56,6 +56,9 @@ KEPT_BACK = frozenset(
 HOP = "X-Faust-Assigner-Hop"
 #: The largest answer that is passed back. The worker at a URL may be any server.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
+#: The maximum number of connections to one worker. By default aiohttp limits the connections to all
+#: hosts together, so that requests to a frozen worker would also hold up requests to other workers.
+MOST_CONNECTIONS = 100
 PASSED_BACK = (
     "Content-Type",
     "Location",
@@ -75,6 +78,7 @@ class Forwarding:
         self._trusted = settings.read(app, table.CREDENTIALS_TO)
         #: URL -> number of requests that were not forwarded to it; each URL is logged once.
         self.refused: Counter[URL] = Counter()
+        self._session: aiohttp.ClientSession | None = None
 
     async def forward(self, dest_url: URL, web: Web, request: Request, **options: Any) -> Response:
         """Return the answer of the worker at ``dest_url``.
@@ -102,7 +106,7 @@ class Forwarding:
             body = await request.read()
         except (ValueError, RequestPayloadError) as error:
             raise ParseError(f"The Host header or the body cannot be read: {error}") from None
-        async with self._app.http_client.request(
+        async with self._client().request(
             method=request.method,
             url=url,
             headers=[*headers, (HOP, "1")],
@@ -117,6 +121,22 @@ class Forwarding:
                     name: answer.headers[name] for name in PASSED_BACK if name in answer.headers
                 },
             )
+
+    def _client(self) -> Any:
+        """Return the HTTP client: the app's, if the setting ``HttpClient`` names a class of the app."""
+        if self._app.conf.HttpClient is not aiohttp.ClientSession:
+            return self._app.http_client
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, limit_per_host=MOST_CONNECTIONS)
+            )
+            self._app.on_before_shutdown.connect(self._close, weak=False)
+        return self._session
+
+    async def _close(self, *_: object, **__: object) -> None:
+        """Close the connections; a later request then fails as with a closed client of the app."""
+        if self._session is not None:
+            await self._session.close()
 
     def _refuse(self, url: URL) -> None:
         self.refused[url] += 1

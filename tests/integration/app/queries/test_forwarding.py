@@ -62,7 +62,7 @@ async def asked(worker: Worker, method: str, **request: Any) -> AsyncIterator[An
         session.request(method, url / "shop", allow_redirects=False, **request) as answer,
     ):
         yield answer
-    await worker.app.http_client.close()
+    await worker.app.on_before_shutdown.send()
 
 
 async def test_stock_faust_hands_the_callers_credentials_to_whoever_advertised_a_url() -> None:
@@ -100,6 +100,23 @@ async def test_a_compressed_body_is_read_by_the_owner() -> None:
         seen = await answer.json()
     assert seen["body"] == "order"
     assert seen["headers"]["X-Trace"] == "7"
+
+
+async def test_an_app_with_its_own_http_client_forwards_with_it() -> None:
+    """The client may hold certificates or a proxy."""
+    made = []
+
+    def client() -> ClientSession:
+        made.append(ClientSession())
+        return made[-1]
+
+    async with (
+        served(echo) as owner,
+        asked(worker := Worker(owner, HttpClient=client), "POST", data="order") as answer,
+    ):
+        assert answer.status == 201
+    assert made == [worker.app.http_client]
+    await worker.app.http_client.close()
 
 
 @pytest.mark.parametrize(

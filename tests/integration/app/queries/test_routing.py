@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import faust
 import pytest
 from aiohttp import ClientSession, web
@@ -106,8 +107,8 @@ class Worker:
             ):
                 yield answer
         finally:
-            await self.app.http_client.close()
-            self.app.http_client = None
+            await self.app.router.forwarding._close()
+            self.app.router.forwarding._session = None
 
 
 def _unknown() -> URL:
@@ -192,6 +193,39 @@ async def test_a_silent_owner_is_waited_for_once_and_as_long_as_was_said(tmp_pat
             async with worker.asked() as answer:
                 assert (answer.status, await answer.json()) == (200, {"count": 9})
     assert len(asked) == 1
+
+
+async def test_requests_to_a_frozen_worker_hold_up_no_other_worker(tmp_path: Path) -> None:
+    """aiohttp limits the connections to all hosts together; 100 changes would take all of them."""
+    here, frozen, answered = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
+
+    async def silence(request: web.Request) -> web.Response:
+        here.release()
+        if not answered.is_set():
+            await answered.wait()
+        return web.Response()
+
+    async with served(silence) as owner, served(answers("owner", 9)) as other:
+        worker = Worker(tmp_path, faust_assigner_forward_s=3)
+        assignor: Any = worker.app.assignor
+        assignor.owner_of = lambda tp: other if frozen.is_set() else owner
+        route = worker.app.table_route(worker.counts, exact_key="key")
+
+        async def handle(request: Any) -> Any:
+            return await route(worker.view)(SimpleNamespace(web=worker.app.web), request)
+
+        limitless = aiohttp.TCPConnector(limit=0)
+        async with served(handle) as url, ClientSession(connector=limitless) as session:
+            changes = [asyncio.ensure_future(session.post(url / "count")) for _ in range(100)]
+            for _ in changes:
+                await here.acquire()
+            frozen.set()
+            async with session.get(url / "count") as answer:
+                assert (answer.status, await answer.json()) == (200, {"count": 9})
+            answered.set()
+            for each in await asyncio.gather(*changes):
+                each.close()
+        await worker.app.on_before_shutdown.send()
 
 
 async def test_what_was_forwarded_is_answered_or_refused_here(tmp_path: Path) -> None:
@@ -397,4 +431,4 @@ async def test_a_topics_reader_that_is_dead_is_a_503(tmp_path: Path) -> None:
         session.get(url / "orders") as answer,
     ):
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
-    await worker.app.http_client.close()
+    await worker.app.on_before_shutdown.send()

@@ -87,7 +87,7 @@ class Made:
         values = {table.URLS: said.get("urls", ()), table.CREDENTIALS_TO: said.get("trusted", ())}
         monkeypatch.setattr(module.settings, "read", lambda app, setting: values[setting])
         self.http = Http()
-        conf = SimpleNamespace(canonical_url=OWN)
+        conf = SimpleNamespace(canonical_url=OWN, HttpClient=Http)
         app = SimpleNamespace(conf=conf, http_client=self.http, assignor=None)
         self.router: Any = over(AllowlistRouter, Router)(app)  # type: ignore[arg-type]
 
