@@ -241,6 +241,9 @@ def refusal(
     """
     if (manifest.topic, manifest.partition) != (topic, partition):
         return f"it is of {manifest.topic}-{manifest.partition}, not {topic}-{partition}"
+    if snapshot_id(manifest.next_offset) != manifest.snapshot_id:
+        # The hash does not cover the offset. A restore would skip the records between the two offsets.
+        return f"its manifest is damaged: it ends at offset {manifest.next_offset}, unlike its id"
     if manifest.comparator != COMPARATOR:
         return f"its keys are ordered by {manifest.comparator!r}, the store by {COMPARATOR!r}"
     age_ms = now_ms - manifest.created_ms

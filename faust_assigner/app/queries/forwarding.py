@@ -124,7 +124,8 @@ class Forwarding:
 
     def _client(self) -> Any:
         """Return the HTTP client: the app's, if the setting ``HttpClient`` names a class of the app."""
-        if self._app.conf.HttpClient is not aiohttp.ClientSession:
+        chosen: object = self._app.conf.HttpClient
+        if chosen is not aiohttp.ClientSession:
             return self._app.http_client
         if self._session is None:
             self._session = aiohttp.ClientSession(

@@ -234,6 +234,12 @@ def test_a_snapshot_that_ends_before_the_changelog_begins_is_refused() -> None:
     assert "are gone" in str(refused(log_start=43))
 
 
+def test_a_snapshot_whose_offset_differs_from_its_id_is_refused() -> None:
+    """The hash covers the files only; a restore would skip the records between the two offsets."""
+    damaged = dataclasses.replace(MANIFEST, next_offset=MANIFEST.next_offset + 8)
+    assert f"ends at offset {damaged.next_offset}, unlike its id" in str(refused(damaged))
+
+
 def test_a_snapshot_of_another_partition_or_comparator_is_refused() -> None:
     """The folder was copied to the wrong place, or the store has its own key order."""
     assert "not app-orders-changelog-4" in str(refused(partition=4))
