@@ -193,7 +193,7 @@ def test_young_records_wait_for_the_least_lag(log: PartitionLog) -> None:
         write(log, (b"a", b"v"), at_ms=at_ms)
     found = cleanable(log, Rules(min_lag_ms=25), 50)
     assert found is not None
-    assert (found.dirty, found.stop) == (0, 2)
+    assert (found.first_dirty, found.stop) == (0, 2)
     assert cleanable(log, Rules(min_lag_ms=50), 50) is None
     stops = [cleanable(log, Rules(min_lag_ms=lag), 20) for lag in (0, 1, 2)]
     assert [one and one.stop for one in stops] == [3, 1, 1]
@@ -311,7 +311,7 @@ def test_lags_are_those_of_the_records_behind_the_last_pass(log: PartitionLog) -
     assert log.cleaned_to == 3
     found = cleanable(log, Rules(min_lag_ms=35, max_lag_ms=60), 100)
     assert found is not None
-    assert (found.dirty, found.stop, found.is_overdue) == (3, 5, False)
+    assert (found.first_dirty, found.stop, found.is_overdue) == (3, 5, False)
 
 
 def test_records_without_a_time_have_the_age_of_their_append(log: PartitionLog) -> None:
