@@ -133,7 +133,7 @@ class GroupLife(RuleBasedStateMachine):
 
 TestGroupLife = GroupLife.TestCase
 TestGroupLife.settings = settings(
-    max_examples=examples(60, 6),
+    max_examples=examples(25, 6),
     stateful_step_count=20,
     deadline=None,
     derandomize=True,

@@ -11,7 +11,7 @@ from tests.support.examples import examples
 @pytest.mark.timeout(1500)
 def test_random_lives_break_no_promise() -> None:
     """A1-A8 hold after every rebalance; a violation prints its life and round."""
-    rounds = examples(4_000, 200)
+    rounds = examples(1_600, 200)
     played, found = walk(rounds, seed=4)
     assert found == []
     assert played == rounds

@@ -13,7 +13,7 @@ from tests.property.classic_sim import Violation, run
 from tests.property.lives import under_two_hash_seeds
 from tests.support.examples import examples
 
-CI_SEEDS = examples(1_000, 50)
+CI_SEEDS = examples(300, 50)
 
 
 def test_random_interleavings_keep_every_promise() -> None:

@@ -14,7 +14,7 @@ from tests.property.consumer_sim.exhaustive import Search
 from tests.property.lives import under_two_hash_seeds
 from tests.support.examples import examples
 
-CI_SEEDS = examples(1_200, 25)
+CI_SEEDS = examples(300, 25)
 
 
 def test_random_lives_keep_every_promise() -> None:

@@ -17,7 +17,7 @@ from tests.property.service_sim.acts import draw
 from tests.property.service_sim.run import play
 from tests.support.examples import examples
 
-SEEDS = examples(150, 6)
+SEEDS = examples(40, 6)
 
 
 def test_random_lives_keep_every_promise() -> None:
@@ -34,7 +34,7 @@ def test_random_lives_keep_every_promise() -> None:
 
 @pytest.mark.slow
 @given(st.integers(min_value=10**6, max_value=10**12))
-@settings(max_examples=examples(40, 5), deadline=None)
+@settings(max_examples=examples(20, 5), deadline=None)
 def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
     """Each run draws fresh seeds; a failure prints its seed."""
     run(seed, steps=40)

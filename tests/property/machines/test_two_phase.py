@@ -27,7 +27,7 @@ def happen(group: Group, what: str, name: str) -> None:
         group.give_up(name)
 
 
-@settings(max_examples=examples(600, 20), deadline=None)
+@settings(max_examples=examples(150, 20), deadline=None)
 @given(ROUNDS, st.integers(0, 2))
 def test_no_task_is_given_while_another_processes_it(
     rounds: list[tuple[list[tuple[str, str]], set[str]]], replicas: int
@@ -64,7 +64,7 @@ def test_no_task_is_given_while_another_processes_it(
     raise AssertionError("the group does not come to rest")
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100, 40), deadline=None)
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
 def test_joins_take_two_rounds(members: int, joiners: int, replicas: int) -> None:
     """The first round revokes and the second assigns; no third round follows."""
@@ -85,7 +85,7 @@ def test_joins_take_two_rounds(members: int, joiners: int, replicas: int) -> Non
     assert {name: worker.processed for name, worker in group.workers.items()} == target
 
 
-@settings(max_examples=examples(1000, 40), deadline=None)
+@settings(max_examples=examples(250, 40), deadline=None)
 @given(st.lists(st.tuples(EVENTS, st.booleans()), min_size=1, max_size=5), st.integers(1, 2), NAMES)
 def test_no_group_rests_off_target(
     rounds: list[tuple[list[tuple[str, str]], bool]], replicas: int, first: str
