@@ -43,7 +43,7 @@ from faust_assigner.app.rebalance.observers import Decisions, Observer
 from faust_assigner.app.rebalance.table_facts import facts_of
 from faust_assigner.app.transactions.ids import partitions_to_restart
 from faust_assigner.wire.answer import Answer, decode_answer
-from faust_assigner.wire.directory import ByUrl
+from faust_assigner.wire.bounded import ByUrl
 from faust_assigner.wire.join import JoinData
 
 if TYPE_CHECKING:

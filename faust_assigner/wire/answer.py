@@ -17,8 +17,22 @@ from typing import Any
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
-from faust_assigner.wire.bounded import UNPACKED_BYTES, URL_CHARS, read_json, read_label, unpack
-from faust_assigner.wire.directory import ByUrl, Directory, decode_directory, encode_directory
+from faust_assigner.wire.bounded import (
+    KEY,
+    UNPACKED_BYTES,
+    URL_CHARS,
+    ByUrl,
+    decode_base64,
+    pack_value,
+    read_distribution,
+    read_group_ids,
+    read_json,
+    read_label,
+    read_stock_claims,
+    split_value,
+    unpack,
+)
+from faust_assigner.wire.directory import Directory, decode_directory, encode_directory
 from faust_assigner.wire.fields import (
     CLAIMS,
     GENERATION,
@@ -31,15 +45,6 @@ from faust_assigner.wire.fields import (
 from faust_assigner.wire.join import VERSION
 from faust_assigner.wire.outcome import Outcome, decode_outcome, encode_outcome, for_others
 from faust_assigner.wire.runs import Reader, Runs, Writer
-from faust_assigner.wire.stock import (
-    KEY,
-    decode_base64,
-    pack_value,
-    read_distribution,
-    read_group_ids,
-    read_stock_claims,
-    split_value,
-)
 
 #: The maximum length of a decision's id; a longer id does not come from this package, and is cut.
 _DECISION_BYTES = 64

@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 
@@ -24,13 +23,11 @@ from faust_assigner.wire.bounded import (
     TOPICS,
     UNPACKED_BYTES,
     URL_CHARS,
+    ByUrl,
     read_label,
     unpack,
 )
 from faust_assigner.wire.runs import Reader, Runs, Writer, join_texts, split_texts
-
-#: URL -> topic -> partitions, as Faust's router reads it.
-ByUrl: TypeAlias = dict[str, dict[str, list[int]]]
 
 _TOPICS, _URLS, _INSTANCES, _COLUMN, _CHANGELOGS, _GLOBALS, _STANDBYS = range(1, 8)
 

@@ -20,7 +20,18 @@ from typing import Any, TypeAlias
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims, Positions
-from faust_assigner.wire.bounded import URL_CHARS, USER_DATA_BYTES, read_json, read_label
+from faust_assigner.wire.bounded import (
+    KEY,
+    URL_CHARS,
+    USER_DATA_BYTES,
+    pack_value,
+    plain_claims,
+    read_group_ids,
+    read_json,
+    read_label,
+    read_stock_claims,
+    split_value,
+)
 from faust_assigner.wire.fields import (
     CLAIMS,
     FLAG,
@@ -37,14 +48,6 @@ from faust_assigner.wire.fields import (
 )
 from faust_assigner.wire.positions import decode_positions, encode_positions
 from faust_assigner.wire.runs import Reader, Writer
-from faust_assigner.wire.stock import (
-    KEY,
-    pack_value,
-    plain_claims,
-    read_group_ids,
-    read_stock_claims,
-    split_value,
-)
 
 #: The version of the value of the key ``faust_assigner``.
 VERSION = 1

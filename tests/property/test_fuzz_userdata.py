@@ -25,9 +25,8 @@ from hypothesis import strategies as st
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.answer import decode_answer
-from faust_assigner.wire.bounded import USER_DATA_BYTES
+from faust_assigner.wire.bounded import KEY, USER_DATA_BYTES, split_value
 from faust_assigner.wire.join import decode_join
-from faust_assigner.wire.stock import KEY, split_value
 from tests.support.examples import examples
 from tests.support.faust_group import WireGroup, cluster_of, make_app
 from tests.unit.wire.test_join import HOSTILE

@@ -1,10 +1,11 @@
-"""The leader's check of claims against Kafka's generations and the leader's own answers. Pure.
+"""The leader's check of what members report: claims and changelogs. Pure.
 
 A claim is a partition that a member reports to own. A single member with false claims could keep the
 group rebalancing. It could claim the newest generation, or claim partitions that other members own in
 the same generation. So the leader checks claims before it plans. A member with false claims stays in
 the group. The partitions that this leader assigned to it in the previous round count as its claims. If
-these are unknown, the member counts as new.
+these are unknown, the member counts as new. A single member could also turn a different member's source
+into a changelog. So all subscribers of a topic must report that it is one.
 
 A true claim may be overdue: a member that missed answers delays the moves of the partitions that it
 still processes. After ``MOST_HELD_UP`` rounds such claims are refused, too.
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from faust_assigner.app.rebalance.member_claims import MemberClaims
+from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.model import Claims
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
@@ -127,3 +129,26 @@ def refuse_overdue_claims(
         else one
         for one in said
     )
+
+
+def agreed(own: TableFacts, said: Sequence[MemberClaims], app_id: str) -> TableFacts:
+    """Combine the leader's own tables with the tables of members that run newer or older code.
+
+    A topic that the leader's app does not declare as a changelog is a changelog if all its
+    subscribers report this. A stock member cannot report changelogs; for this member the topic's
+    name must follow Faust's pattern.
+    """
+    subscribers: dict[str, list[JoinData]] = {}
+    for one in said:
+        for topic in one.topics:
+            if topic not in own.changelogs:
+                subscribers.setdefault(topic, []).append(one.data)
+    changelogs, globals_ = set(own.changelogs), dict(own.globals_)
+    for topic, members in subscribers.items():
+        named = topic.startswith(f"{app_id}-") and topic.endswith("-changelog")
+        if all(topic in m.changelogs if m.is_ours else named for m in members):
+            changelogs.add(topic)
+            flags = [m.globals_[topic] for m in members if topic in m.globals_]
+            if flags and len(flags) == sum(m.is_ours for m in members):
+                globals_[topic] = any(flags)
+    return TableFacts(frozenset(changelogs), globals_)

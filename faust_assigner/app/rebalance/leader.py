@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from mode import get_logger
 
 from faust_assigner.app.rebalance.answers import encode_answers
-from faust_assigner.app.rebalance.doubts import checked, count_delayed_rounds, refuse_overdue_claims
+from faust_assigner.app.rebalance.doubts import (
+    agreed,
+    checked,
+    count_delayed_rounds,
+    refuse_overdue_claims,
+)
 from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.member_claims import (
     Claimed,
@@ -24,7 +29,7 @@ from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.outcome import outcome_of, trigger
 from faust_assigner.app.rebalance.placement import ByTopic, Placement, dealt, placement_of_plan
 from faust_assigner.app.rebalance.second_round import landed
-from faust_assigner.app.rebalance.table_facts import TableFacts, agreed
+from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.app.rebalance.two_phase import step
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
@@ -51,7 +56,7 @@ def decide(
     topics = sorted({topic for one in said for topic in one.topics})
     counts = {topic: len(partitions_of(topic) or ()) for topic in topics}
     partitions = {topic: count for topic, count in counts.items() if count}
-    tables = agreed(view.tables, ((j.topics, j.data) for j in said), view.app_id)
+    tables = agreed(view.tables, said, view.app_id)
     # A leaving member gets no partitions. If all members are leaving, their partitions do not move.
     staying = tuple(j for j in said if not j.data.leaves) or said
     claimed = claims_of(

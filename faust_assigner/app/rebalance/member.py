@@ -22,8 +22,8 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.settings import table
 from faust_assigner.wire.answer import Answer, actives_to_claim, decode_answer, read_directory
-from faust_assigner.wire.bounded import USER_DATA_BYTES
-from faust_assigner.wire.directory import ByUrl, Directory
+from faust_assigner.wire.bounded import USER_DATA_BYTES, ByUrl
+from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import JoinData, encode_join
 from faust_assigner.wire.runs import Runs
 

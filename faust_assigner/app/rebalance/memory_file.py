@@ -27,10 +27,9 @@ from mode import get_logger
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
-from faust_assigner.wire.bounded import LARGEST_INT, UNPACKED_BYTES, read_json
+from faust_assigner.wire.bounded import LARGEST_INT, UNPACKED_BYTES, read_json, read_stock_claims
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
-from faust_assigner.wire.stock import read_stock_claims
 
 if TYPE_CHECKING:
     from faust.types.app import AppT

@@ -17,9 +17,8 @@ from faust_assigner.wire.answer import (
     decode_answer,
     read_directory,
 )
-from faust_assigner.wire.bounded import TOPICS
+from faust_assigner.wire.bounded import KEY, TOPICS, read_distribution
 from faust_assigner.wire.directory import Directory
-from faust_assigner.wire.stock import KEY, read_distribution
 
 OWNER = np.array([0, 0, 1, 1], dtype=np.int64)
 DIRECTORY = Directory(

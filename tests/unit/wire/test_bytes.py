@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from faust_assigner.wire.answer import AnswerWriter, Stitch, actives_to_claim, decode_answer
+from faust_assigner.wire.bounded import split_value
 from faust_assigner.wire.directory import Directory, decode_directory, encode_directory
 from faust_assigner.wire.join import JoinData, decode_join, encode_join, url_of
 from faust_assigner.wire.outcome import Outcome, decode_outcome, encode_outcome
 from faust_assigner.wire.runs import Reader, Runs
-from faust_assigner.wire.stock import split_value
 
 Tagged = list[tuple[int, str]]
 

@@ -14,10 +14,9 @@ import pytest
 from faust.assignor.client_assignment import ClientMetadata
 
 from faust_assigner.errors import MetadataRefused
-from faust_assigner.wire.bounded import JSON_DEPTH, USER_DATA_BYTES
+from faust_assigner.wire.bounded import JSON_DEPTH, KEY, USER_DATA_BYTES
 from faust_assigner.wire.join import STOCK, VERSION, JoinData, Memo, decode_join, encode_join
 from faust_assigner.wire.runs import Runs, Writer
-from faust_assigner.wire.stock import KEY
 
 TOPICS = ["orders", "shop-orders-changelog", "shop-rates-changelog"]
 SAID = JoinData(

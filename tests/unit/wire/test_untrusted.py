@@ -9,10 +9,16 @@ import pytest
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.bounded import TOPICS as MOST_TOPICS
-from faust_assigner.wire.bounded import read_json, read_label, unpack
+from faust_assigner.wire.bounded import (
+    read_group_ids,
+    read_json,
+    read_label,
+    read_stock_claims,
+    split_value,
+    unpack,
+)
 from faust_assigner.wire.positions import FURTHEST, decode_positions, encode_positions
 from faust_assigner.wire.runs import Reader, Runs
-from faust_assigner.wire.stock import read_group_ids, read_stock_claims, split_value
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""False and overdue claims: the leader refuses them, they cause no rounds, and the log names their member."""
+"""False and overdue claims: the leader refuses them, they cause no rounds, and the log names their member.
+
+The tables of a group whose members run different code, as combined by the leader.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,14 @@ from faust_assigner.app.host import group_member
 from faust_assigner.app.rebalance.doubts import (
     MOST_HELD_UP,
     Record,
+    agreed,
     checked,
     count_delayed_rounds,
     refuse_overdue_claims,
 )
 from faust_assigner.app.rebalance.member_claims import MemberClaims
-from faust_assigner.wire.join import JoinData
+from faust_assigner.app.rebalance.table_facts import TableFacts
+from faust_assigner.wire.join import STOCK, JoinData
 from faust_assigner.wire.runs import Runs
 from tests.support.coordination.two_phase_group import ALL, TABLES, TOPICS, Group
 from tests.support.shop import TOPICS as SHOP
@@ -299,3 +304,80 @@ def test_several_members_are_disbelieved_each_by_its_own_count() -> None:
         "rounds, with old claims",
     )
     assert found[2] == replace(said[2], data=replace(said[2].data, holds=False))
+
+
+OWN, NEW = "shop-totals-changelog", "shop-rates-changelog"
+OURS = JoinData(changelogs=frozenset({OWN, NEW}))
+STOCKS = JoinData(version=STOCK)
+
+
+def member(topics: tuple[str, ...], data: JoinData) -> MemberClaims:
+    """Return a member that subscribes to ``topics``."""
+    return MemberClaims("m", topics, data, 0)
+
+
+def facts(*said: JoinData, topic: str = NEW) -> tuple[set[str], dict[str, bool]]:
+    """Return the changelogs and global tables beside the leader's own, for ``topic``."""
+    own = TableFacts(frozenset({OWN}))
+    found = agreed(own, [member((OWN, topic), one) for one in said], "shop")
+    assert OWN in found.changelogs
+    return set(found.changelogs - {OWN}), dict(found.globals_)
+
+
+def on(is_full: bool) -> JoinData:
+    """Return a member whose code has the new table as a global table."""
+    return JoinData(changelogs=frozenset({OWN, NEW}), globals_={NEW: is_full})
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ([OURS, OURS], ({NEW}, {})),
+        ([OURS, STOCKS], ({NEW}, {})),
+        ([STOCKS], ({NEW}, {})),
+        ([OURS, JoinData(changelogs=frozenset({OWN}))], (set(), {})),
+        ([on(False), on(False)], ({NEW}, {NEW: False})),
+        ([on(False), on(True)], ({NEW}, {NEW: True})),
+        ([on(True), STOCKS], ({NEW}, {NEW: True})),
+        ([on(True), OURS], ({NEW}, {})),
+    ],
+)
+def test_a_table_that_the_leader_does_not_know_is_what_all_its_members_report(
+    said: list[JoinData], found: tuple[set[str], dict[str, bool]]
+) -> None:
+    """A changelog needs all members' reports; a global table needs all but the stock members'."""
+    assert facts(*said) == found
+
+
+@pytest.mark.parametrize("topic", ["shop-rates", "other-rates-changelog", "rates-changelog"])
+def test_a_stock_members_topic_is_a_changelog_only_by_fausts_pattern(topic: str) -> None:
+    """The pattern is the app's id, the table's name and the ending."""
+    assert facts(STOCKS, topic=topic) == (set(), {})
+
+
+def test_the_tables_of_several_apps_versions_are_combined_topic_by_topic() -> None:
+    """The subscribers of each topic decide; the leader's own tables follow its code."""
+    own = TableFacts(frozenset({"own", "own-global"}), {"own-global": False})
+    new = JoinData(
+        changelogs=frozenset({"one", "all", "own"}),
+        globals_={"all": False, "own": True, "own-global": True},
+    )
+    more = JoinData(changelogs=frozenset({"all"}), globals_={"all": True})
+    said = [
+        member(("own", "own-global", "one", "all", "source"), new),
+        member(("own", "all", "source"), more),
+        member(("own", "one", "shop-old-changelog"), STOCKS),
+    ]
+    assert agreed(own, said, "shop") == TableFacts(
+        frozenset({"own", "own-global", "all", "shop-old-changelog"}),
+        {"own-global": False, "all": True},
+    )
+    assert own == TableFacts(frozenset({"own", "own-global"}), {"own-global": False})
+    assert agreed(own, [], "shop") == own
+
+
+def test_the_kind_of_a_table_of_the_leaders_own_code_is_what_that_says() -> None:
+    """Reports of members with different code do not change the kind."""
+    own = TableFacts(frozenset({OWN}))
+    said = member((OWN,), JoinData(changelogs=frozenset({OWN}), globals_={OWN: True}))
+    assert agreed(own, [said, said], "shop") == own
