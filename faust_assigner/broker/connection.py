@@ -12,22 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from faust_assigner.broker import answering, throttle
 from faust_assigner.broker.api import CLOSE, NO_RESPONSE, Api
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.frames import FrameBuffer, WrongSize
 from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.node import Node
 from faust_assigner.broker.peer import Peer, certified, peer_of
 from faust_assigner.broker.request_walk import LongRequest, MalformedFrame, NullArray
-from faust_assigner.broker.scheduler import lane_of
+from faust_assigner.broker.scheduler import Scheduler, lane_of
 from faust_assigner.broker.security.gate import FRAME_BYTES, LOG_IN_TIMEOUT_S, SASL_AUTHENTICATE
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
 from faust_assigner.broker.wire import RequestHeader, read_request
-
-if TYPE_CHECKING:
-    from faust_assigner.broker.server import BrokerServer
 
 logger = logging.getLogger(__name__)
 READ_AHEAD_BYTES: Final = 256 * 1024  # unserved bytes in a buffer before reading pauses
@@ -35,10 +33,30 @@ RAW_TOKEN: Final = RequestHeader(SASL_AUTHENTICATE, 0, 0, "", 0)
 INSIDE: Final = Listener(PLAINTEXT, "127.0.0.1", 0)
 
 
+class Server(Protocol):
+    """The part of the server that a connection uses."""
+
+    node: Node
+    scheduler: Scheduler
+    frame_timeout_s: float
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection; return False if there are too many."""
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """Set the number of the peer's bytes that wait."""
+
+    def count_unsent(self, connection: Connection, size: int) -> None:
+        """Set the number of answer bytes that the peer has not read."""
+
+    def forget(self, connection: Connection) -> None:
+        """Remove a closed connection from all counts."""
+
+
 class Connection(asyncio.Protocol):
     """The connection of one peer. ``_pending`` is the future of an unsent answer; None between answers."""
 
-    def __init__(self, server: BrokerServer, listener: Listener = INSIDE) -> None:
+    def __init__(self, server: Server, listener: Listener = INSIDE) -> None:
         self._server = server
         self._listener, self.peer = listener, Peer(listener.protocol)
         self._node = server.node

@@ -6,31 +6,41 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from faust_assigner.broker.compaction import Compaction, Host
 from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import HandlerQueue, Throttle
+from faust_assigner.broker.transactions import TransactionService
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.effects import Reply
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import DeleteGroup
 
-if TYPE_CHECKING:
-    from faust_assigner.broker.node import Node
-
 logger = logging.getLogger(__name__)
 
 
-def start_chores(node: Node, loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[None]]:
-    """Start the chores of a node, each at the interval of its own setting."""
-    settings = node.settings
+class Broker(Host, Protocol):
+    """The part of the broker that the chores use."""
+
+    settings: Settings
+    line: HandlerQueue
+    groups: GroupService
+    transactions: TransactionService
+    compaction: Compaction
+
+
+def start_chores(broker: Broker, loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[None]]:
+    """Start the chores of a broker, each at the interval of its own setting."""
+    settings = broker.settings
     retention_ms = settings.log_retention_check_interval_ms
     expiry_ms = settings.offsets_retention_check_interval_ms
     return [
-        loop.create_task(node.compaction.run(settings.log_cleaner_backoff_ms)),
-        loop.create_task(repeat(node.line, retention_ms, lambda: retain(node))),
-        loop.create_task(repeat(node.line, expiry_ms, lambda: expire(node))),
+        loop.create_task(broker.compaction.run(settings.log_cleaner_backoff_ms)),
+        loop.create_task(repeat(broker.line, retention_ms, lambda: retain(broker))),
+        loop.create_task(repeat(broker.line, expiry_ms, lambda: expire(broker))),
     ]
 
 
@@ -56,40 +66,40 @@ async def repeat(line: HandlerQueue, interval_ms: int, chore: Callable[[], Itera
             throttle.end()
 
 
-async def drop_topic_offsets(node: Node, topic: str) -> None:
+async def drop_topic_offsets(broker: Broker, topic: str) -> None:
     """Delete the committed offsets of a deleted topic, in slices between other work."""
-    throttle = Throttle(node.line, timeout_s=math.inf)
+    throttle = Throttle(broker.line, timeout_s=math.inf)
     try:
-        for _ in node.groups.books.topic_deleted(topic):
+        for _ in broker.groups.books.topic_deleted(topic):
             await throttle.checkpoint()
     finally:
         throttle.end()
 
 
-def retain(node: Node) -> Iterator[int]:
+def retain(broker: Broker) -> Iterator[int]:
     """Delete batches past retention.ms or over retention.bytes if cleanup.policy has 'delete'.
 
     Forgets idle producers, too. Yields the number of deleted records of each partition.
     """
-    now = node.clock()
-    for topic in list(node.catalogue):
-        deletes = "delete" in node.config(topic, "cleanup.policy")
-        retention_ms = int(node.config(topic, "retention.ms"))
-        retention_bytes = int(node.config(topic, "retention.bytes"))
+    now = broker.clock()
+    for topic in list(broker.catalogue):
+        deletes = "delete" in broker.config(topic, "cleanup.policy")
+        retention_ms = int(broker.config(topic, "retention.ms"))
+        retention_bytes = int(broker.config(topic, "retention.bytes"))
         for log in topic.partitions:
-            log.expire_producers(now - node.settings.producer_id_expiration_ms)
+            log.expire_producers(now - broker.settings.producer_id_expiration_ms)
             gone = 0
             if deletes and not log.deleted:
                 gone = log.retain(now, retention_ms=retention_ms, retention_bytes=retention_bytes)
-                node.counters["records_deleted"] += gone
+                broker.counters["records_deleted"] += gone
             yield gone
-    node.space.freed()
+    broker.space.freed()
 
 
-def expire(node: Node) -> Iterator[int]:
+def expire(broker: Broker) -> Iterator[int]:
     """Apply offsets.retention.minutes, and forget idle transactional ids; yield the expired offsets."""
-    yield from expire_offsets(node.groups, node.settings.offsets_retention_minutes * 60_000)
-    for _ in node.transactions.expire(node.settings.transactional_id_expiration_ms):
+    yield from expire_offsets(broker.groups, broker.settings.offsets_retention_minutes * 60_000)
+    for _ in broker.transactions.expire(broker.settings.transactional_id_expiration_ms):
         yield 0
 
 

@@ -193,7 +193,7 @@ class Node:
 
     def address_for(self, local_host: str, protocol: str = PLAINTEXT) -> tuple[str, int]:
         """Return the address to advertise to a client of ``protocol`` that connected to ``local_host``."""
-        given = advertised(self.settings, protocol)
+        given = advertised(self.settings.advertised_listeners, protocol)
         if given is not None:
             return given
         host, port = self._addresses.get(protocol, (self.host, self.port))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from faust_assigner.broker.fetch_session import FetchSession
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.authorizer import ANONYMOUS, distinguished_name
 from faust_assigner.broker.security.gate import Gate
 from faust_assigner.broker.security.listeners import Listener, mechanisms
-
-if TYPE_CHECKING:
-    from faust_assigner.broker.api.fetch_sessions import FetchSession
 
 
 @dataclass(eq=False)
@@ -52,7 +49,11 @@ def peer_of(transport: asyncio.BaseTransport, listener: Listener, node: Node) ->
     address = str(remote[0]) if remote else "unknown"
     gate = None
     if listener.has_sasl:
-        offered = mechanisms(node.settings, listener)
+        offered = mechanisms(
+            node.settings.sasl_enabled_mechanisms,
+            listener,
+            plain_without_tls=node.settings.sasl_plain_without_tls,
+        )
         gate = Gate(node.credentials, offered, node.failed_log_ins, address, node.aside)
     return Peer(
         listener.protocol,

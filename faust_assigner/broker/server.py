@@ -95,7 +95,7 @@ class BrokerServer:
         """
         loop = asyncio.get_running_loop()
         try:
-            for wanted in listeners_of(self.node.settings, host, port):
+            for wanted in listeners_of(self.node.settings.listeners, host, port):
                 await self._listen(wanted)
         except BaseException:
             self._stop_listening()

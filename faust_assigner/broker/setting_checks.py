@@ -46,12 +46,14 @@ def check_together(settings: Settings) -> None:
 
 
 def _check_listeners(settings: Settings) -> None:
-    listeners = listeners_of(settings, "", 0)
+    listeners = listeners_of(settings.listeners, "", 0)
     for one in listeners:
-        advertised(settings, one.protocol)
+        advertised(settings.advertised_listeners, one.protocol)
         if one.has_tls and not settings.ssl_keystore_location:
             raise ConfigError(f"{one} needs ssl.keystore.location")
-        if one.has_sasl and not mechanisms(settings, one):
+        if one.has_sasl and not mechanisms(
+            settings.sasl_enabled_mechanisms, one, plain_without_tls=settings.sasl_plain_without_tls
+        ):
             raise ConfigError(
                 f"{one} offers no mechanism: PLAIN without TLS needs sasl.plain.without.tls=true"
             )

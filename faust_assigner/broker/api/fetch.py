@@ -15,11 +15,10 @@ from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.fetch_sessions import (
     NO_SESSION,
     TOPIC_IDS_SINCE,
-    FetchSession,
-    Place,
     asked_in,
     session_of,
 )
+from faust_assigner.broker.fetch_session import FetchSession, Place
 from faust_assigner.broker.limits import MAX_WAITING_PARTITIONS
 from faust_assigner.broker.security.acls import READ, TOPIC
 from faust_assigner.broker.storage import records

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from faust_assigner.errors import ConfigError
-
-if TYPE_CHECKING:
-    from faust_assigner.broker.settings import Settings
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -63,15 +60,15 @@ def parse_listeners(setting: str, text: str) -> tuple[Listener, ...]:
     return tuple(found)
 
 
-def listeners_of(settings: Settings, host: str, port: int) -> tuple[Listener, ...]:
-    """Return the listeners; without the setting, one PLAINTEXT listener at ``host``:``port``."""
-    given = parse_listeners("listeners", settings.listeners)
+def listeners_of(setting: str, host: str, port: int) -> tuple[Listener, ...]:
+    """Return the listeners of ``listeners``; if it is empty, one PLAINTEXT listener at ``host``:``port``."""
+    given = parse_listeners("listeners", setting)
     return given or (Listener(PLAINTEXT, host, port),)
 
 
-def advertised(settings: Settings, protocol: str = PLAINTEXT) -> tuple[str, int] | None:
-    """Return the advertised address of a protocol, or None if the setting lacks it. Raises ConfigError."""
-    for one in parse_listeners("advertised.listeners", settings.advertised_listeners):
+def advertised(setting: str, protocol: str = PLAINTEXT) -> tuple[str, int] | None:
+    """Return the address of a protocol in ``advertised.listeners``, or None. Raises ConfigError."""
+    for one in parse_listeners("advertised.listeners", setting):
         if one.port == 0 or one.host in WILDCARDS:
             raise ConfigError(f"advertised.listeners: no client can connect to {one}")
         if one.protocol == protocol:
@@ -79,8 +76,8 @@ def advertised(settings: Settings, protocol: str = PLAINTEXT) -> tuple[str, int]
     return None
 
 
-def mechanisms(settings: Settings, listener: Listener) -> tuple[str, ...]:
-    """Return the SASL mechanisms of a listener."""
-    names = settings.sasl_enabled_mechanisms.split(",")
-    may_be_plain = listener.has_tls or settings.sasl_plain_without_tls
+def mechanisms(enabled: str, listener: Listener, *, plain_without_tls: bool) -> tuple[str, ...]:
+    """Return the mechanisms of ``sasl.enabled.mechanisms`` that a listener offers."""
+    names = enabled.split(",")
+    may_be_plain = listener.has_tls or plain_without_tls
     return tuple(name for name in names if name != "PLAIN" or may_be_plain)

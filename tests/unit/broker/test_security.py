@@ -51,6 +51,15 @@ def test_listeners_that_cannot_be_are_refused_with_a_reason(
         Settings.parse(settings)
 
 
+def offered(settings: Settings, listener: Listener) -> tuple[str, ...]:
+    """Return the mechanisms of a listener under these settings."""
+    return mechanisms(
+        settings.sasl_enabled_mechanisms,
+        listener,
+        plain_without_tls=settings.sasl_plain_without_tls,
+    )
+
+
 def test_plain_is_offered_over_tls_alone_unless_a_setting_says_so() -> None:
     """Otherwise the password would cross the network in plain text."""
     text = "SASL_SSL://a:1,SASL_PLAINTEXT://b:2"
@@ -60,11 +69,10 @@ def test_plain_is_offered_over_tls_alone_unless_a_setting_says_so() -> None:
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     }
     secure, open_one = parse_listeners("listeners", text)
-    settings = Settings.parse(given)
-    assert mechanisms(settings, secure) == ("PLAIN", "SCRAM-SHA-256")
-    assert mechanisms(settings, open_one) == ("SCRAM-SHA-256",)
+    assert offered(Settings.parse(given), secure) == ("PLAIN", "SCRAM-SHA-256")
+    assert offered(Settings.parse(given), open_one) == ("SCRAM-SHA-256",)
     loose = Settings.parse(given | {"sasl.plain.without.tls": True})
-    assert mechanisms(loose, open_one) == ("PLAIN", "SCRAM-SHA-256")
+    assert offered(loose, open_one) == ("PLAIN", "SCRAM-SHA-256")
 
 
 @pytest.mark.parametrize("iterations", [4_096, 8_192])

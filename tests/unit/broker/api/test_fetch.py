@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker.api import fetch
-from faust_assigner.broker.api.fetch_sessions import FetchSession, Place
+from faust_assigner.broker.fetch_session import FetchSession, Place
 from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.asking import ask, to_topic, wanting
 from tests.support.clients.raw_client import batch, one_record

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker.api import fetch_sessions
-from faust_assigner.broker.api.fetch_sessions import LAST_EPOCH, FetchSession
 from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.fetch_session import LAST_EPOCH, FetchSession
 from faust_assigner.broker.storage.records import parse_batch
 from tests.support.asking import ask, read, to_topic, wanting
 from tests.support.clients.raw_client import batch
