@@ -7,15 +7,12 @@ snapshot, has lower revisions; then the base is raised.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.store.base import KeyValue, Put, Store
 from faust_assigner.service.store.rewrite import rewritten
-
-if TYPE_CHECKING:
-    from faust_assigner.service.mirror import Mirror
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +24,24 @@ AHEAD = 1_000_000
 MOST_AHEAD = 10 * AHEAD
 
 
+class Copy(Protocol):
+    """The copy of the group's keys, which has the base of epochs, too."""
+
+    #: The store's revision up to which the copy is complete.
+    revision: int
+
+    @property
+    def dated(self) -> int:
+        """The base plus the revision."""
+
+    async def reached(self, revision: int) -> None:
+        """Return when the copy's revision is at least ``revision``."""
+
+
 class Epochs:
     """Raises the base of epochs; ``mirror`` reads the base with all other keys."""
 
-    def __init__(self, mirror: Mirror, store: Store, keys: Keys) -> None:
+    def __init__(self, mirror: Copy, store: Store, keys: Keys) -> None:
         self._mirror = mirror
         self._store = store
         self._keys = keys

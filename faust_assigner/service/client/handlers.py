@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Collection, Iterable
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from faust_assigner.concurrency.cancellation import is_cancelled
 from faust_assigner.service.client.commands import (
@@ -20,9 +20,6 @@ from faust_assigner.service.client.commands import (
 )
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import TopicPartition
-
-if TYPE_CHECKING:
-    from faust_assigner.service.client.client import AssignerClient
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -88,11 +85,27 @@ async def call_app(work: Awaitable[T]) -> T:
         raise RuntimeError("the app's own code cancelled this call") from None
 
 
+class Answers(Protocol):
+    """The answers to commands; each may raise ServiceRefused. ``AssignerClient`` documents them."""
+
+    async def ready(self, command: Warm) -> bool:
+        """Report that the partition is warm; return False if the handoff is over."""
+
+    async def failed(self, command: Warm, reason: str) -> bool:
+        """Report that this consumer cannot warm the partition."""
+
+    async def released(self, command: Release, final_offset: int | None = None) -> bool:
+        """Report that work on the partition has stopped."""
+
+    async def release_failed(self, command: Release, reason: str) -> bool:
+        """Report that work on the partition has stopped, but could not be flushed."""
+
+
 class Jobs:
     """The handlers' tasks, one for each partition's handoff."""
 
-    def __init__(self, client: AssignerClient, handlers: Handlers) -> None:
-        self._client = client
+    def __init__(self, answers: Answers, handlers: Handlers) -> None:
+        self._answers = answers
         self._handlers = handlers
         self._warming: dict[TopicPartition, asyncio.Task[None]] = {}
         self._releasing: dict[TopicPartition, asyncio.Task[None]] = {}
@@ -133,10 +146,10 @@ class Jobs:
                 command.partition,
             )
             with contextlib.suppress(ServiceRefused):
-                await self._client.failed(command, f"{type(error).__name__}: {error}")
+                await self._answers.failed(command, f"{type(error).__name__}: {error}")
             return
         with contextlib.suppress(ServiceRefused):
-            if not await self._client.ready(command):
+            if not await self._answers.ready(command):
                 await self._forget(command)
 
     async def _forget(self, command: Warm) -> None:
@@ -161,10 +174,10 @@ class Jobs:
             log.exception("Could not release %s; the service is informed", command.partition)
             with contextlib.suppress(ServiceRefused):
                 reason = f"{type(error).__name__}: {error}"
-                await self._client.release_failed(command, reason)
+                await self._answers.release_failed(command, reason)
             return
         with contextlib.suppress(ServiceRefused):
-            await self._client.released(command, offset)
+            await self._answers.released(command, offset)
 
     async def _stop(
         self, jobs: dict[TopicPartition, asyncio.Task[None]], partition: TopicPartition

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from faust_assigner.service.client.commands import Grant
-
-if TYPE_CHECKING:
-    from faust_assigner.service.client.partitions import Partitions
+from faust_assigner.service.handoff import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +24,25 @@ class GrantOutdated(NotBegun):
     """A later owner of the partition has committed."""
 
 
+class Owner(Protocol):
+    """The part of a consumer that the work on its partitions uses."""
+
+    async def begin(self, owned: Worker) -> None:
+        """Open the partition, find its start offset, and resume its fetches."""
+
+    async def commit(self, owned: Worker) -> None:
+        """Commit the next offset if it has changed."""
+
+    def may_work(self, partition: TopicPartition) -> bool:
+        """Return whether the consumer may work on the partition now."""
+
+    async def process(self, record: object, grant: Grant) -> None:
+        """Let the app process one record."""
+
+    def fail(self, error: Exception) -> None:
+        """End all work of the consumer."""
+
+
 class Worker:
     """Processes the records of one partition, one at a time.
 
@@ -33,12 +50,12 @@ class Worker:
     None before the partition is opened.
     """
 
-    def __init__(self, grant: Grant, partitions: Partitions, queued: int) -> None:
+    def __init__(self, grant: Grant, owner: Owner, queued: int) -> None:
         self.grant = grant
         self.fetched: int | None = None
         self.next_offset: int | None = None
         self.committed: int | None = None
-        self._partitions = partitions
+        self._owner = owner
         self._is_ahead = False  # whether the log has ended before ``fetched``
         self._queued = queued
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
@@ -84,12 +101,12 @@ class Worker:
     async def _run(self) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await self._partitions.begin(self)
+            await self._owner.begin(self)
             loop = asyncio.get_running_loop()
             due = loop.time() + COMMIT_S
             while not self._stopping.is_set():
                 if loop.time() >= due:
-                    await self._partitions.commit(self)
+                    await self._owner.commit(self)
                     due = loop.time() + COMMIT_S
                 if not self._queue.empty():
                     record = self._queue.get_nowait()
@@ -97,9 +114,9 @@ class Worker:
                     record = found
                 else:
                     continue
-                if not self._partitions.may_work(self.grant.partition):
+                if not self._owner.may_work(self.grant.partition):
                     return
-                await self._partitions.process(record, self.grant)
+                await self._owner.process(record, self.grant)
                 self.next_offset = record.offset + 1
         except Exception as error:
             if isinstance(error, NotBegun) and self._stopping.is_set():
@@ -110,7 +127,7 @@ class Worker:
                 "work on %s ended with an error; all work of this consumer ends",
                 self.grant.partition,
             )
-            self._partitions.fail(error)
+            self._owner.fail(error)
         finally:
             stopping.cancel()
 
