@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from faust_assigner.ledger import encode
-from faust_assigner.pipeline.history.job import HistoryOptions, run
+from faust_assigner.pipeline.history.job import run
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.session import spark_session
 
 START = 1_795_232_422.0

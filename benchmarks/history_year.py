@@ -25,7 +25,8 @@ from pathlib import Path
 
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.history import plots
-from faust_assigner.pipeline.history.job import HistoryOptions, run_here
+from faust_assigner.pipeline.history.job import run_here
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

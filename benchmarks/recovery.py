@@ -163,7 +163,8 @@ class Bench:
 
     def history(self) -> list[dict[str, Any]]:
         """Return the recoveries in the ledger, one row for each source."""
-        from faust_assigner.pipeline.history.job import HistoryOptions, run
+        from faust_assigner.pipeline.history.job import run
+        from faust_assigner.pipeline.history.options import HistoryOptions
         from faust_assigner.pipeline.session import spark_session
 
         spark = spark_session("local[2]", "recovery bench")

@@ -15,7 +15,8 @@ from multiprocessing import get_context
 
 from faust_assigner.pipeline.session import spark_session
 from faust_assigner.pipeline.simulate.policies import arms
-from faust_assigner.pipeline.simulate.run import BATCH, Run, SimRow, play_on_spark, play_piece
+from faust_assigner.pipeline.simulate.run import BATCH, Run, play_on_spark, play_piece
+from faust_assigner.pipeline.simulate.sim_result import SimRow
 
 SEED = 1
 #: As many batches as a Spark task has, so that both start and end work equally often.

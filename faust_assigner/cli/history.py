@@ -12,7 +12,7 @@ from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.options import Number
 
 if TYPE_CHECKING:
-    from faust_assigner.pipeline.history.job import HistoryOptions
+    from faust_assigner.pipeline.history.options import HistoryOptions
     from faust_assigner.pipeline.history.report import Report
 
 
@@ -112,7 +112,7 @@ def history(no_spark: bool, master: str, as_json: bool, **given: Unpack[_Command
 
 def _parse_options(given: _CommandOptions) -> HistoryOptions:
     """Parse the options. Raises ConfigError."""
-    from faust_assigner.pipeline.history.job import HistoryOptions
+    from faust_assigner.pipeline.history.options import HistoryOptions
     from faust_assigner.pipeline.history.quality import Gates
     from faust_assigner.pipeline.ledgers.period import Period
     from faust_assigner.pipeline.ledgers.refusals import Tolerance

@@ -139,10 +139,11 @@ def simulate(
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
         from faust_assigner.pipeline.simulate import job as simulate_job
         from faust_assigner.pipeline.simulate.console import show_simulation, show_what_if
+        from faust_assigner.pipeline.simulate.request import Request
         from faust_assigner.pipeline.simulate.what_if import Change
         from faust_assigner.simulation.fleet import Costs
 
-        request = simulate_job.Request(
+        request = Request(
             scenarios,
             seed,
             out,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NotRequired, TypedDict, TypeVar
+from typing import Any, NotRequired, TypeAlias, TypedDict, TypeVar
 
 Key = TypeVar("Key")
 AnyRow = TypeVar("AnyRow")
+#: The rows of a table in a report.
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 #: Spark returns times as integers since this time, because Spark's timestamps have no time zone.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

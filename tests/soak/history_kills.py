@@ -96,7 +96,8 @@ def lives(home: Path, draw: random.Random) -> Iterator[Life]:
 def visit(ledger: str, out: str, stream: bool, fatal: int | None, told: Any = None) -> None:
     """Run once without Spark; die before step ``fatal``, or send the number of steps."""
     from faust_assigner.pipeline.history import plots
-    from faust_assigner.pipeline.history.job import HistoryOptions, run_here
+    from faust_assigner.pipeline.history.job import run_here
+    from faust_assigner.pipeline.history.options import HistoryOptions
 
     plots.draw = lambda report: {}  # type: ignore[assignment]
     steps = 0

@@ -20,7 +20,7 @@ from typing import Any
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import plots
-from faust_assigner.pipeline.history.job import HistoryOptions, run
+from faust_assigner.pipeline.history.job import run
 from faust_assigner.pipeline.history.lakehouse import (
     CATALOG,
     DELTA,
@@ -28,6 +28,7 @@ from faust_assigner.pipeline.history.lakehouse import (
     LakehouseTables,
     settings_of,
 )
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.store import TABLES, Store
 from faust_assigner.pipeline.history.tables import with_day
 from faust_assigner.pipeline.session import spark_session

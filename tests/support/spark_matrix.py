@@ -228,7 +228,8 @@ def one(master: str) -> dict[str, Any]:
 def _history(spark: Any, ledger: Any, folder: Path, rest: list[Any]) -> str:
     """Two visits of a stream and one run over everything; return "" or the one that differs."""
     from faust_assigner.pipeline.history import plots
-    from faust_assigner.pipeline.history.job import HistoryOptions, run, run_here
+    from faust_assigner.pipeline.history.job import run, run_here
+    from faust_assigner.pipeline.history.options import HistoryOptions
 
     plots.draw = lambda report: {}  # type: ignore[assignment]
 

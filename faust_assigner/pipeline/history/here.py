@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from faust_assigner.pipeline.history.facts import Facts, facts_in, of_decisions
 from faust_assigner.pipeline.history.merge import Merged, by_day, merge_day, named_in, resolve
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.refused import RefusedLines
 from faust_assigner.pipeline.history.store import Day, Manifest, Store
 from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
@@ -17,9 +17,6 @@ from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Visit
 from faust_assigner.pipeline.ledgers.topic_source import read_span
 from faust_assigner.pipeline.progress import Progress
-
-if TYPE_CHECKING:
-    from faust_assigner.pipeline.history.job import HistoryOptions
 
 
 class Here:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import output
 from faust_assigner.pipeline.history.lakehouse import PARQUET, LakehouseTables, settings_of
 from faust_assigner.pipeline.history.merge import tables_again
-from faust_assigner.pipeline.history.quality import Gates, gate_text
+from faust_assigner.pipeline.history.options import HistoryOptions
+from faust_assigner.pipeline.history.quality import gate_text
 from faust_assigner.pipeline.history.refused import joined, table_of
 from faust_assigner.pipeline.history.store import DERIVED, Manifest, Store
 from faust_assigner.pipeline.jars import cached_connector_jars
-from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Visit, news, plan_full_visit
-from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.one_writer import only_writer
 from faust_assigner.pipeline.progress import Progress, ui_of
 from faust_assigner.pipeline.session import spark_session
@@ -31,31 +30,6 @@ if TYPE_CHECKING:
 
     #: The parsed lines of a visit, in this process or on Spark.
     Work: TypeAlias = Here | OnSpark
-
-
-@dataclass(frozen=True)
-class HistoryOptions:
-    """The options of ``history``; with ``every_s`` the command repeats its visit until it is stopped."""
-
-    ledgers: tuple[str, ...]
-    out: str
-    #: Read only the lines that were added since the last run with this option.
-    stream: bool = False
-    every_s: float | None = None
-    connector: str = "auto"
-    #: Whether a ledger without accepted lines is an error. None: only if a history exists already, or if
-    #: lines were refused.
-    fail_if_empty: bool | None = None
-    max_refused: Tolerance = field(default_factory=Tolerance)
-    #: Kafka's client properties, for ledgers that are topics.
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    period: Period = field(default_factory=Period)
-    #: Maven packages for the session, in the notation of ``spark-submit``.
-    packages: tuple[str, ...] = ()
-    #: The limits that the written history must meet; the report contains the result of each limit.
-    gates: Gates = field(default_factory=Gates)
-    #: The format of the published tables: ``parquet``, ``delta`` or ``iceberg``.
-    format: str = PARQUET
 
 
 def check(options: HistoryOptions) -> None:

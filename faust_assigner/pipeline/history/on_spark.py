@@ -32,7 +32,7 @@ from faust_assigner.pipeline.schema import LEDGER_TABLE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from faust_assigner.pipeline.history.job import HistoryOptions
+    from faust_assigner.pipeline.history.options import HistoryOptions
 
 _EFFECTS = ("decision", "assignment", "recovery")
 

@@ -6,22 +6,20 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 
 from faust_assigner.pipeline.history import plots
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.page import to_html
 from faust_assigner.pipeline.history.quality import quality_of, today_of
-from faust_assigner.pipeline.history.report import REPORTED, About, Report, Rows
+from faust_assigner.pipeline.history.report import REPORTED, About, Report
 from faust_assigner.pipeline.history.store import PENDING, Manifest, Store
 from faust_assigner.pipeline.history.tables import with_day
 from faust_assigner.pipeline.ledgers.refusals import Refused, refuse_empty
-from faust_assigner.pipeline.rows import grouped
+from faust_assigner.pipeline.rows import Rows, grouped
 from faust_assigner.pipeline.schema import HISTORY_KEYS
-
-if TYPE_CHECKING:
-    from faust_assigner.pipeline.history.job import HistoryOptions
 
 TITLE = "faust-assigner: history of the group"
 #: The number of newest days in the report; the Parquet folders hold all days.

@@ -15,7 +15,8 @@ from faust_assigner.pipeline.history.answers import (
     week_rows,
 )
 from faust_assigner.pipeline.history.plots import PICTURES
-from faust_assigner.pipeline.history.report import Report, Rows, cell
+from faust_assigner.pipeline.history.report import Report, cell
+from faust_assigner.pipeline.rows import Rows
 
 TEMPLATE = Path(__file__).with_name("report.html")
 #: The maximum number of rows of a table on the page; report.json has more rows, the Parquet folders

@@ -25,8 +25,7 @@ from faust_assigner.pipeline.history.axes import (
     shortened,
     whole_numbers,
 )
-from faust_assigner.pipeline.history.report import Rows
-from faust_assigner.pipeline.rows import grouped
+from faust_assigner.pipeline.rows import Rows, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from faust_assigner.pipeline.history import painters
 from faust_assigner.pipeline.history.axes import COLOURS, INK, LINE, SOFT
-from faust_assigner.pipeline.history.report import Report, Rows
+from faust_assigner.pipeline.history.report import Report
+from faust_assigner.pipeline.rows import Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pyarrow.compute as pc
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.history.store import Manifest, Store
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.rows import Rows
 from faust_assigner.pipeline.schema import is_leader_topic
-
-if TYPE_CHECKING:
-    from faust_assigner.pipeline.history.report import Rows
 
 #: Lines of a worker whose clock is ahead by more than this do not count as the newest line.
 CLOCK_SKEW = timedelta(hours=1)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from faust_assigner.pipeline.jars import installed
+from faust_assigner.pipeline.rows import Rows
 from faust_assigner.pipeline.schema import is_leader_topic
 
 if TYPE_CHECKING:
     from faust_assigner.model import Member
     from faust_assigner.pipeline.history.quality import Quality
     from faust_assigner.pipeline.ledgers.current import GroupState
-
-Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 #: The tables of report.json. ``moves`` and the facts are too long: they are only in Parquet folders.
 REPORTED = (

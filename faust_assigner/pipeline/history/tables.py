@@ -16,11 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from faust_assigner.pipeline.history.facts import DEPLOY, UNNAMED, Facts
-from faust_assigner.pipeline.history.report import Rows, owner_row
+from faust_assigner.pipeline.history.report import owner_row
 from faust_assigner.pipeline.history.store import table_schema
 from faust_assigner.pipeline.history.timeline import seconds, standstills, timeline
 from faust_assigner.pipeline.ledgers.current import current_of
-from faust_assigner.pipeline.rows import DecisionRow, MoveRow, PlacementRow, RecoveryRow, grouped
+from faust_assigner.pipeline.rows import (
+    DecisionRow,
+    MoveRow,
+    PlacementRow,
+    RecoveryRow,
+    Rows,
+    grouped,
+)
 from faust_assigner.pipeline.schema import DAILY, HISTORY_KEYS, is_leader_topic
 
 _MOST = 2**63 - 1

@@ -10,21 +10,21 @@ Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.ledgers.current import GroupState, current_here
-from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.one_writer import only_writer
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.simulate.facts import Facts, facts_of
 from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.output import TABLE, put_report, put_rows
-from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
+from faust_assigner.pipeline.simulate.policies import arms
 from faust_assigner.pipeline.simulate.recorded import UnknownGroup, week
 from faust_assigner.pipeline.simulate.report import Summaries, plain, report_of
+from faust_assigner.pipeline.simulate.request import Request
 from faust_assigner.pipeline.simulate.run import (
     Run,
     Source,
@@ -33,37 +33,13 @@ from faust_assigner.pipeline.simulate.run import (
     rows_of_split,
     summarise_on_spark,
 )
-from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
+from faust_assigner.pipeline.simulate.scenarios import scenario_seed
 from faust_assigner.pipeline.simulate.settings import summarise
 from faust_assigner.pipeline.simulate.what_if import Change, Load, generated, load_of, what_if
 from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of
-from faust_assigner.simulation.fleet import Costs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True)
-class Request:
-    """The command's options and arguments."""
-
-    scenarios: int
-    seed: int
-    out: str
-    policies: Sequence[str] = DEFAULT_POLICIES
-    replicas: Sequence[int] = DEFAULT_REPLICAS
-    shape: Shape = field(default_factory=Shape)
-    costs: Costs = field(default_factory=Costs)
-    #: Overrides the session timeout; with None the ledger's is used, or else the timeout in ``costs``.
-    session_timeout_s: float | None = None
-    ledgers: Sequence[str] = ()
-    group_id: str | None = None
-    jobs: int = 1
-    max_refused: Tolerance = field(default_factory=Tolerance)
-    #: Kafka's client properties, for ledgers that are topics.
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: Lines of the ledger from after this time come from clocks that are ahead, and are left out.
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 def simulate_here(request: Request, progress: Progress | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from faust_assigner.ledger import columns
-from faust_assigner.pipeline.simulate.run import SIM_DDL, SimRow
+from faust_assigner.pipeline.simulate.sim_result import SIM_DDL, SimRow
 
 TABLE = "sim_result"
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faust_assigner.pipeline.simulate.advice import overall_verdict, recommend_change
 from faust_assigner.pipeline.simulate.events import EventRow, event_rows
 from faust_assigner.pipeline.simulate.facts import Facts
 from faust_assigner.pipeline.simulate.recorded import Week
+from faust_assigner.pipeline.simulate.request import Request
 from faust_assigner.pipeline.simulate.run import Run, replayed
 from faust_assigner.pipeline.simulate.scenarios import Shape
 from faust_assigner.pipeline.simulate.settings import Recommendation, recommend
 from faust_assigner.pipeline.simulate.what_if import Change
 from faust_assigner.simulation.fleet import Costs
-
-if TYPE_CHECKING:
-    from faust_assigner.pipeline.simulate.job import Request
 
 #: Returns the summaries of all scenarios (None), or of the scenarios that choose settings (0) or that
 #: evaluate the chosen settings (1).

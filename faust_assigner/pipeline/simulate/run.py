@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from faust_assigner.pipeline.simulate.policies import arms as default_arms
 from faust_assigner.pipeline.simulate.policies import load
@@ -27,6 +27,7 @@ from faust_assigner.pipeline.simulate.settings import (
     in_order,
     state_class,
 )
+from faust_assigner.pipeline.simulate.sim_result import SIM_DDL, SimRow
 from faust_assigner.simulation.fleet import Arm, Costs, Scenario
 from faust_assigner.simulation.simulator import Memo, simulate
 
@@ -40,45 +41,6 @@ TASKS_PER_CORE = 4
 BATCH = 64
 #: The figures that are predicted for a recording and compared with the record.
 REPLAYED = ("rebalances", "moved", "cold_moves")
-
-
-class SimRow(NamedTuple):
-    """One arm in one scenario: a row of the table ``sim_result``.
-
-    ``moved``, ``cold_moves``: tasks. ``imbalance``: load of the heaviest member / mean load, averaged
-    over rebalances. ``worst_load``: the maximum of this ratio. ``unavailable_s``: seconds without
-    processing, summed over partitions. ``worst_gap_s``: the longest time in seconds without processing of
-    one partition. ``restored``: records replayed. ``state``: the class of an average partition's state
-    (none, small, medium, large). ``members``, ``racks``: the numbers at the start.
-    """
-
-    group_id: str
-    dt: dt.date
-    scenario_id: str
-    seed: int
-    members: int
-    partitions: int
-    standbys: int
-    policy: str
-    moved: int
-    imbalance: float
-    unavailable_s: float
-    cold_moves: int
-    worst_load: float
-    worst_gap_s: float
-    restored: float
-    rebalances: int
-    idle_members: int
-    racks: int
-    state: str
-
-
-#: Spark's DDL of :class:`SimRow`, in its order.
-SIM_DDL = (
-    "group_id string, dt date, scenario_id string, seed long, members int, partitions int, standbys int, "
-    "policy string, moved int, imbalance double, unavailable_s double, cold_moves int, worst_load double, "
-    "worst_gap_s double, restored double, rebalances int, idle_members int, racks int, state string"
-)
 
 
 class Source(Protocol):

@@ -20,15 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from faust_assigner.model import Floats
 from faust_assigner.pipeline.rows import grouped
-
-if TYPE_CHECKING:
-    from faust_assigner.pipeline.simulate.run import SimRow
+from faust_assigner.pipeline.simulate.sim_result import SimRow
 
 #: The figures that are summarised: a column, or a column divided by the number of partitions.
 METRICS = (

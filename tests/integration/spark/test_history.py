@@ -18,8 +18,9 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from faust_assigner.cli import main
-from faust_assigner.pipeline.history.job import HistoryOptions, run, run_here
+from faust_assigner.pipeline.history.job import run, run_here
 from faust_assigner.pipeline.history.on_spark import OnSpark
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.report import Report
 from faust_assigner.pipeline.ledgers.chunks import cut, pack
 from faust_assigner.pipeline.ledgers.files import LedgerPathError

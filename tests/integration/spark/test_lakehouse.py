@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.history.job import HistoryOptions, run
+from faust_assigner.pipeline.history.job import run
+from faust_assigner.pipeline.history.options import HistoryOptions
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

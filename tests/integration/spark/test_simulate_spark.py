@@ -16,9 +16,10 @@ from faust_assigner.pipeline.ledgers.sources import read_ledger
 from faust_assigner.pipeline.schema import DAY, GROUP, arrow_schema, spark_schema
 from faust_assigner.pipeline.simulate.events import event_rows
 from faust_assigner.pipeline.simulate.facts import facts_of
-from faust_assigner.pipeline.simulate.job import Request, simulate_here, simulate_on_spark
+from faust_assigner.pipeline.simulate.job import simulate_here, simulate_on_spark
 from faust_assigner.pipeline.simulate.on_spark import facts_on_spark
 from faust_assigner.pipeline.simulate.recorded import week
+from faust_assigner.pipeline.simulate.request import Request
 from faust_assigner.pipeline.simulate.run import Run, play_on_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from faust_assigner.pipeline.history.job import HistoryOptions, run, run_here
+from faust_assigner.pipeline.history.job import run, run_here
 from faust_assigner.pipeline.history.on_spark import OnSpark
+from faust_assigner.pipeline.history.options import HistoryOptions
 from tests.integration.spark.ledgers import Ledger, Line, bad, bad_lines, expected, random_rows
 from tests.integration.spark.test_history import assert_tables, read_report
 

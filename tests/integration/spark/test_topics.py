@@ -18,7 +18,8 @@ from faust_assigner.app.ledger.topic import LedgerTopic
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import TABLES
 from faust_assigner.ledger.encoding import encode
-from faust_assigner.pipeline.history.job import HistoryOptions, run
+from faust_assigner.pipeline.history.job import run
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.ledgers import topics
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import news, plan_full_visit

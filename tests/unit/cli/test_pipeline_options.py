@@ -14,12 +14,12 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline import console, session
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.history import job as history_job
-from faust_assigner.pipeline.history.job import HistoryOptions
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.quality import GateFailed, Gates
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.progress import Progress
-from faust_assigner.pipeline.simulate import job as simulate_job
+from faust_assigner.pipeline.simulate.request import Request
 from faust_assigner.pipeline.simulate.scenarios import Shape
 from faust_assigner.pipeline.simulate.what_if import Change
 from faust_assigner.pipeline.weights import job as weights_job
@@ -210,7 +210,7 @@ def test_weights_may_go_to_a_topic_alone(asked: list[Any]) -> None:
 
 # -- simulate
 
-SIMULATION = simulate_job.Request(
+SIMULATION = Request(
     1000,
     1,
     "o",
@@ -223,7 +223,7 @@ SIMULATION = simulate_job.Request(
 )
 
 
-def at_day(request: simulate_job.Request) -> simulate_job.Request:
+def at_day(request: Request) -> Request:
     """Return the request with a fixed time; its own time is that of the call."""
     assert abs(datetime.now(UTC) - request.now) < timedelta(minutes=1)
     return replace(request, now=DAY)

@@ -17,6 +17,8 @@ from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.simulate import job as simulate
 from faust_assigner.pipeline.simulate import on_spark as facts_on_spark
 from faust_assigner.pipeline.simulate import run as simulated
+from faust_assigner.pipeline.simulate.request import Request
+from faust_assigner.pipeline.simulate.sim_result import SIM_DDL, SimRow
 from faust_assigner.pipeline.weights import job as weights
 from faust_assigner.pipeline.weights import on_spark as rates_on_spark
 from faust_assigner.pipeline.weights.rates import PartitionRate
@@ -107,7 +109,7 @@ def test_rates_of_spark_are_sorted_and_have_times(monkeypatch: pytest.MonkeyPatc
     assert asked == [("samples", 5.0), PartitionRate._fields]
 
 
-REQUEST = simulate.Request(
+REQUEST = Request(
     24,
     5,
     "s3://b/out/",
@@ -194,7 +196,7 @@ def test_tasks_play_all_scenarios_in_batches(
     run: Any = "run"
     played: Any = simulated.play_on_spark(session, run, scenarios)
     schema, frames = played
-    assert (schema, session.ranges) == (simulated.SIM_DDL, [(0, scenarios, 1, tasks)])
+    assert (schema, session.ranges) == (SIM_DDL, [(0, scenarios, 1, tasks)])
     batches = [row for (row,) in frames]
     assert {name for name, *_ in batches} == {"run"}
     assert [number for _, *ids in batches for number in ids] == list(range(scenarios))
@@ -204,12 +206,12 @@ def test_tasks_play_all_scenarios_in_batches(
 
 def test_a_result_as_a_frame_has_a_column_per_field() -> None:
     """The values stay in their columns."""
-    row = simulated.SimRow(
+    row = SimRow(
         *("g", date(2026, 11, 21), "000003", 9, 3, 12, 1, "ours", 4, 1.25, 7.5, 2, 1.5, 3.5, 90.0),
         *(6, 0, 2, "small"),
     )
     frame = simulated.to_frame([row, row._replace(scenario_id="000004")])
-    assert list(frame.columns) == list(simulated.SimRow._fields)
+    assert list(frame.columns) == list(SimRow._fields)
     assert next(frame.itertuples(index=False, name=None)) == tuple(row)
     assert frame["scenario_id"].tolist() == ["000003", "000004"]
-    assert list(simulated.to_frame([]).columns) == list(simulated.SimRow._fields)
+    assert list(simulated.to_frame([]).columns) == list(SimRow._fields)

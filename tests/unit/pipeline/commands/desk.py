@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from faust_assigner import __version__
 from faust_assigner.cli import history, main, weights
 from faust_assigner.pipeline.history import output
-from faust_assigner.pipeline.simulate import job
+from faust_assigner.pipeline.simulate import request
 from faust_assigner.snapshots.sst import read_items
 
 NOW = dt.datetime(2026, 11, 24, 6, 30, tzinfo=dt.UTC)
@@ -173,7 +173,7 @@ def desk() -> Iterator[Desk]:
     level, propagated = logger.level, logger.propagate
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         made = Desk(Path(folder).resolve(), patch)
-        for module in (history, weights, output, job):
+        for module in (history, weights, output, request):
             patch.setattr(module, "datetime", StillDatetime)
         patch.setattr(time, "time", lambda: StillDatetime.instant.timestamp())
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers) << 80))

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from faust_assigner.pipeline.history.job import HistoryOptions, run_here
+from faust_assigner.pipeline.history.job import run_here
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.store import PENDING, TABLES, Manifest, Store, table_schema
 from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, Ledger, Line, good
 

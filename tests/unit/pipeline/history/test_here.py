@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
-from faust_assigner.pipeline.history.job import HistoryOptions, run_here
+from faust_assigner.pipeline.history.job import run_here
+from faust_assigner.pipeline.history.options import HistoryOptions
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
     DECISION,

@@ -11,7 +11,8 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import job
 from faust_assigner.pipeline.history.here import Here
-from faust_assigner.pipeline.history.job import HistoryOptions, check, print_line, run_here
+from faust_assigner.pipeline.history.job import check, print_line, run_here
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.quality import Quality
 from faust_assigner.pipeline.history.report import REPORTED, About, Report
 from faust_assigner.pipeline.history.store import Store

@@ -11,8 +11,8 @@ import pytest
 
 from faust_assigner.pipeline.history import merge
 from faust_assigner.pipeline.history.here import Here
-from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.merge import DayChanges, by_day, merge_day, named_in, resolve
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.store import PENDING, Day, Store, table_schema
 from faust_assigner.pipeline.ledgers.progress import plan_full_visit
 from faust_assigner.pipeline.progress import Progress

@@ -16,9 +16,9 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import here, job, on_spark
-from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.merge import DayChanges, Merged, Resolved
 from faust_assigner.pipeline.history.on_spark import OnSpark
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, table_schema
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Visit

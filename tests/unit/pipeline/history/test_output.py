@@ -11,7 +11,8 @@ import pytest
 
 from faust_assigner.pipeline.history import output, plots
 from faust_assigner.pipeline.history.facts import facts_in, merged
-from faust_assigner.pipeline.history.job import HistoryOptions, run_here
+from faust_assigner.pipeline.history.job import run_here
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.page import rebalance_row, to_html
 from faust_assigner.pipeline.history.report import REPORTED, About, Report, _spans
 from faust_assigner.pipeline.history.store import table_schema

@@ -9,7 +9,7 @@ import pytest
 
 from faust_assigner.model import Member
 from faust_assigner.pipeline.history.answers import RELEASES_SHOWN
-from faust_assigner.pipeline.history.job import HistoryOptions
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.output import _identity, _over_days, _slowest, check
 from faust_assigner.pipeline.history.page import to_html
 from faust_assigner.pipeline.history.report import REPORTED, Report, owner_row

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.history import refused
-from faust_assigner.pipeline.history.job import HistoryOptions
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.refused import RefusedLines, joined, table_of
 from faust_assigner.pipeline.ledgers.parse import parse_chunks
 from faust_assigner.pipeline.ledgers.progress import Progress, Visit, plan_full_visit

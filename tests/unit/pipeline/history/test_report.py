@@ -12,7 +12,7 @@ import pytest
 
 from faust_assigner.model import Member
 from faust_assigner.pipeline.history import output
-from faust_assigner.pipeline.history.job import HistoryOptions
+from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.quality import Gates
 from faust_assigner.pipeline.history.report import REPORTED, About, Report, owner_row
 from faust_assigner.pipeline.history.store import PENDING

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.history import job
-from faust_assigner.pipeline.history.job import HistoryOptions, session_for
+from faust_assigner.pipeline.history.job import session_for
+from faust_assigner.pipeline.history.options import HistoryOptions
 
 
 @pytest.mark.parametrize(

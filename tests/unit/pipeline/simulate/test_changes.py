@@ -19,8 +19,8 @@ from faust_assigner.pipeline.simulate import console, job, output
 from faust_assigner.pipeline.simulate import report as report_module
 from faust_assigner.pipeline.simulate.console import show_simulation
 from faust_assigner.pipeline.simulate.facts import facts_of
-from faust_assigner.pipeline.simulate.job import Request
 from faust_assigner.pipeline.simulate.recorded import UnknownGroup
+from faust_assigner.pipeline.simulate.request import Request
 from faust_assigner.pipeline.simulate.settings import summarise
 from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, load_of, what_if
 from faust_assigner.pipeline.weights.rates import PartitionRate

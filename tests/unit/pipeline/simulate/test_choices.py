@@ -14,6 +14,7 @@ from faust_assigner.pipeline.simulate import report as report_module
 from faust_assigner.pipeline.simulate.console import EVENTS_PRINTED
 from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import Placement, arms
+from faust_assigner.pipeline.simulate.request import Request
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.pipeline.simulate.scenarios import scenario_seed
 from faust_assigner.pipeline.simulate.settings import comparable, distribution, recommend, summarise
@@ -82,7 +83,7 @@ def test_the_costs_of_the_request_are_those_of_a_changes_effect(
     monkeypatch.setattr(
         job, "what_if", lambda *given, **named: asked.append((*given, named)) or ["row"]
     )
-    request = job.Request(24, 5, "", replicas=(1,), costs=costs)
+    request = Request(24, 5, "", replicas=(1,), costs=costs)
     found = job.what_if_here(request, Change(add=2))
     seed = scenario_seed(5, 0)
     assert asked == [(current, Change(add=2), seed, {"replicas": (1,), "costs": costs})]
@@ -120,9 +121,7 @@ def test_the_advice_is_about_the_settings_for_all_fleets_and_gives_every_line_it
     monkeypatch.setattr(
         report_module, "recommend_change", noted("advice", [{"verdict": "keep: x"}])
     )
-    request = job.Request(
-        24, 5, "out", ("ours+static", "stock"), (0, 1), ledgers=("l",), group_id="h"
-    )
+    request = Request(24, 5, "out", ("ours+static", "stock"), (0, 1), ledgers=("l",), group_id="h")
     run = Run(5)
     found = report_module.report_of(request, run, ("a",), lambda part: [part], facts)  # type: ignore
     mine = "facts of h"
@@ -155,7 +154,7 @@ def test_a_distribution_does_not_depend_on_the_order_of_its_rows() -> None:
 def test_the_costs_of_a_report_are_those_of_its_run() -> None:
     """The ledger's measured costs replace those of the request."""
     costs = Costs(session_timeout_s=7.0)
-    request = job.Request(24, 5, "out", ("ours", "stock"), (2, 0), ledgers=("l",), costs=Costs())
+    request = Request(24, 5, "out", ("ours", "stock"), (2, 0), ledgers=("l",), costs=Costs())
     assert report_module._options(request, Run(9, costs=costs), ("a", "b")) == {
         "scenarios": 24,
         "seed": 5,
@@ -202,7 +201,7 @@ def test_the_summaries_of_a_part_are_of_its_own_scenarios(monkeypatch: pytest.Mo
     monkeypatch.setattr(job, "summarise", lambda found: [int(each.scenario_id) for each in found])
     monkeypatch.setattr(job, "_facts_here", lambda *_: "facts")
     monkeypatch.setattr(job, "_simulate", lambda request, progress, facts, play: (facts, play(run)))
-    facts, summaries = job.simulate_here(job.Request(24, 5, "out", jobs=3))  # type: ignore[misc]
+    facts, summaries = job.simulate_here(Request(24, 5, "out", jobs=3))  # type: ignore[misc]
     assert [summaries(part) for part in (None, 0, 1)] == [[0, 1, 2, 3, 4], [0, 2], [1, 3]]
     assert asked == [((run, 24), {"jobs": 3}), (rows, "out")]
     assert facts == "facts"

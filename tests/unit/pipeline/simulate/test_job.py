@@ -16,9 +16,9 @@ from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.simulate import job, output
 from faust_assigner.pipeline.simulate import report as report_module
 from faust_assigner.pipeline.simulate.facts import Facts
-from faust_assigner.pipeline.simulate.job import Request
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.simulate.report import LEAST_OF_A_PART
+from faust_assigner.pipeline.simulate.request import Request
 from faust_assigner.pipeline.simulate.scenarios import Shape
 from faust_assigner.pipeline.simulate.what_if import Change
 from faust_assigner.simulation.fleet import Costs

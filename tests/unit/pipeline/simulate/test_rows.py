@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from faust_assigner.pipeline.simulate.output import write_rows
-from faust_assigner.pipeline.simulate.run import SimRow
+from faust_assigner.pipeline.simulate.sim_result import SimRow
 
 DAY = dt.date(2026, 11, 21)
 FIRST = (

@@ -16,8 +16,9 @@ from click.testing import CliRunner
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.simulate.policies import Placement, arms, load
-from faust_assigner.pipeline.simulate.run import Run, SimRow, play, play_here
+from faust_assigner.pipeline.simulate.run import Run, play, play_here
 from faust_assigner.pipeline.simulate.settings import recommend, state_class, summarise
+from faust_assigner.pipeline.simulate.sim_result import SimRow
 
 
 def row(

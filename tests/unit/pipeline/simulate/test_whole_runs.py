@@ -15,10 +15,10 @@ from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.simulate import job, run
 from faust_assigner.pipeline.simulate.facts import Facts
-from faust_assigner.pipeline.simulate.job import Request
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.simulate.recorded import UnknownGroup
-from faust_assigner.pipeline.simulate.run import Run, SimRow
+from faust_assigner.pipeline.simulate.request import Request
+from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
 from faust_assigner.pipeline.simulate.settings import (
     difference,
@@ -27,6 +27,7 @@ from faust_assigner.pipeline.simulate.settings import (
     stopped,
     summarise,
 )
+from faust_assigner.pipeline.simulate.sim_result import SimRow
 from faust_assigner.pipeline.simulate.what_if import Change
 from faust_assigner.pipeline.weights.rates import NO_DECAY
 from faust_assigner.simulation.fleet import (
