@@ -221,7 +221,7 @@ def _round_from_worker(told: RoundTold, at: float, names: Mapping[str, str]) -> 
     decision = Decision(
         decision_id="",
         generation=told.generation,
-        leader=None,
+        leader=(names.get(told.url.rstrip("/"), told.url) or None) if outcome.leads else None,
         at=int(at),
         **{
             name: value

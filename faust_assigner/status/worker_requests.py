@@ -15,7 +15,7 @@ from yarl import URL
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.status.evidence import Heard
 from faust_assigner.status.report import ANSWERED, SILENT, UNREACHABLE, UNREADABLE
-from faust_assigner.wire.bounded import UNPACKED_BYTES
+from faust_assigner.wire.bounded import UNPACKED_BYTES, read_at_most
 from faust_assigner.wire.worker_status import (
     LEDGER_PATH,
     PEERS_PATH,
@@ -136,12 +136,10 @@ async def _ask(
                 return Heard(answer=UNREADABLE, detail=f"{where} does not exist (404): {what}")
             if answer.status != 200:
                 return Heard(answer=UNREADABLE, detail=f"{where} answers {answer.status}")
-            body = bytearray()
-            async for chunk in answer.content.iter_any():
-                body += chunk
-                if len(body) > UNPACKED_BYTES:
-                    return Heard(answer=UNREADABLE, detail=f"{where} exceeds the size limit")
-            return bytes(body)
+            body = await read_at_most(answer.content.iter_any(), UNPACKED_BYTES)
+            if body is None:
+                return Heard(answer=UNREADABLE, detail=f"{where} exceeds the size limit")
+            return body
     except TimeoutError:
         return Heard(answer=SILENT, detail=f"{url} did not answer within {deadline_s:g} s")
     except (aiohttp.ClientError, OSError) as error:

@@ -15,7 +15,7 @@ import json
 import re
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, Iterable
 from typing import Any, Final, NoReturn, TypeAlias
 
 from faust_assigner.errors import MetadataRefused
@@ -66,6 +66,16 @@ def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, object]
     if not isinstance(value, dict):
         raise MetadataRefused(f"the JSON is a {type(value).__name__}, not an object")
     return value
+
+
+async def read_at_most(chunks: AsyncIterable[bytes], limit: int) -> bytes | None:
+    """Return the joined ``chunks``; None as soon as they have more than ``limit`` bytes."""
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > limit:
+            return None
+    return bytes(body)
 
 
 def _check_depth(data: bytes) -> None:

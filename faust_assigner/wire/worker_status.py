@@ -172,13 +172,14 @@ class MovedTask:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTold:
-    """A round as one worker recorded it.
+    """A round as one worker recorded it; ``url`` is the worker's.
 
     ``at`` is in seconds since 1970. ``seconds`` is the duration until the worker's tables were restored. Only
     the leader of the round reports ``moves``.
     """
 
     generation: int
+    url: str = ""
     at: float = 0.0
     seconds: float | None = None
     outcome: Outcome | None = None

@@ -7,6 +7,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,7 +136,9 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
 
     def rounds(self) -> Rounds:
         """Return the last rounds as this worker saw them."""
-        return Rounds(app=self.app_id, rounds=self.recent_rounds.rounds())
+        url = str(self.app.conf.canonical_url)
+        seen = tuple(replace(one, url=url) for one in self.recent_rounds.rounds())
+        return Rounds(app=self.app_id, rounds=seen)
 
     def _leads(self) -> bool:
         return bool(self._led[0] >= max(0, self.app.assignor.generation))

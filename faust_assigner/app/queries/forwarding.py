@@ -22,6 +22,7 @@ from yarl import URL
 from faust_assigner.app import settings
 from faust_assigner.settings import table
 from faust_assigner.settings.places import allowed, matches_any
+from faust_assigner.wire.bounded import read_at_most
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
@@ -114,8 +115,11 @@ class Forwarding:
             allow_redirects=False,
             **options,
         ) as answer:
+            content = await read_at_most(answer.content.iter_any(), MOST_ANSWER_BYTES)
+            if content is None:
+                raise aiohttp.ClientPayloadError(f"an answer exceeds {MOST_ANSWER_BYTES} bytes")
             return web.bytes(
-                await _read_bounded(answer.content),
+                content,
                 status=answer.status,
                 headers={
                     name: answer.headers[name] for name in PASSED_BACK if name in answer.headers
@@ -148,16 +152,6 @@ class Forwarding:
                 url,
             )
         raise ServiceUnavailable()
-
-
-async def _read_bounded(content: aiohttp.StreamReader) -> bytes:
-    """Return an answer's body. Raises aiohttp's error for a larger body than ``MOST_ANSWER_BYTES``."""
-    body = bytearray()
-    async for chunk in content.iter_any():
-        body += chunk
-        if len(body) > MOST_ANSWER_BYTES:
-            raise aiohttp.ClientPayloadError(f"an answer has more than {MOST_ANSWER_BYTES} bytes")
-    return bytes(body)
 
 
 def _host_and_port(url: URL) -> tuple[str, int]:

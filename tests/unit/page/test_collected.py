@@ -184,6 +184,26 @@ def test_the_leaders_answer_names_the_members_of_a_round(is_first: bool) -> None
     assert history.rounds[-1].reason == "members left (w1, http://old:1)"
 
 
+@pytest.mark.parametrize(
+    ("url", "leads", "leader"),
+    [
+        ("http://w1:6066/", True, "w1"),
+        ("http://gone:1", True, "http://gone:1"),
+        ("http://w1:6066", False, None),
+        ("", True, None),
+    ],
+)
+def test_the_leader_of_a_round_before_the_first_query_is_the_worker_that_led_it(
+    url: str, leads: bool, leader: str | None
+) -> None:
+    """A worker of an earlier version reports no URL."""
+    history = noted(REPORT)
+    history.names["http://w1:6066"] = "w1"
+    led = RoundTold(generation=91, url=url, at=AT - 80, outcome=replace(OUTCOME, leads=leads))
+    history.note_reported([led], REPORT)
+    assert history.rounds[-1].leader == leader
+
+
 def test_a_told_round_is_kept_with_every_figure() -> None:
     """A round of no time at all took zero seconds; members are named."""
     history = noted(REPORT)
