@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer.subscription_state import Assignment
     from faust.types.tuples import TP
 
-    from faust_assigner.app.membership.coordinator import CooperativeCoordinator
+    from faust_assigner.app.membership.cooperative_member import CooperativeMember
 
 logger = get_logger(__name__)
 
@@ -45,14 +45,16 @@ logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_logging)
 
 
 async def commit(
-    coordinator: CooperativeCoordinator, assignment: Assignment, offsets: Mapping[TP, object]
+    coordinator: GroupCoordinator,
+    member: CooperativeMember,
+    assignment: Assignment,
+    offsets: Mapping[TP, object],
 ) -> None:
     """Commit; if a round interrupts the commit, repeat it after the round for partitions still owned.
 
     Raises CommitFailedError if this worker is no longer a member, and aiokafka's errors that cannot be
     retried.
     """
-    member = coordinator.membership
     while offsets:
         await coordinator.ensure_coordinator_known()
         # Check after the lookup: it may take as long as the broker is away.
@@ -60,7 +62,7 @@ async def commit(
             raise errors.CommitFailedError("Could not commit: the group has already rebalanced")
         generation = coordinator.generation
         try:
-            await _commit_once(coordinator, assignment, offsets)
+            await _commit_once(coordinator, member, assignment, offsets)
             return
         except (
             errors.UnknownMemberIdError,
@@ -84,14 +86,17 @@ async def commit(
 
 
 async def _commit_once(
-    coordinator: CooperativeCoordinator, assignment: object, offsets: Mapping[TP, object]
+    coordinator: GroupCoordinator,
+    member: CooperativeMember,
+    assignment: object,
+    offsets: Mapping[TP, object],
 ) -> None:
-    async with coordinator.membership.committing:
+    async with member.committing:
         await asyncio.shield(_commit_without_effect(coordinator, assignment, offsets))
 
 
 async def _commit_without_effect(
-    coordinator: CooperativeCoordinator, assignment: object, offsets: Mapping[TP, object]
+    coordinator: GroupCoordinator, assignment: object, offsets: Mapping[TP, object]
 ) -> None:
     """Commit once, marked by ``BESIDE``, so that a refused commit does not affect the round."""
     BESIDE.set(coordinator.generation)

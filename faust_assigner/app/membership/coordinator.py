@@ -78,7 +78,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         """Send ``request``; JoinGroup and SyncGroup wait for other members and use their own connection."""
         if not isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
             return await super()._send_req(request)
-        return await sent(partial(send_in_round, self), self.membership.fence, request)
+        send = partial(send_in_round, self, self.membership, self.heartbeat_s)
+        return await sent(send, self.membership.fence, request)
 
     async def ensure_active_group(
         self, subscription: Subscription, prev_assignment: object
@@ -228,7 +229,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     async def commit_offsets(self, assignment: Assignment, offsets: Mapping[TP, object]) -> None:
         """Commit ``offsets``; repeat the commit after a round that interrupts it."""
-        await commit(self, assignment, offsets)
+        await commit(self, self.membership, assignment, offsets)
 
     # -- a coordinator that does not answer
 

@@ -18,9 +18,10 @@ from faust_assigner.app.membership.beside_round import BESIDE
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 if TYPE_CHECKING:
+    from aiokafka.consumer.group_coordinator import GroupCoordinator
     from aiokafka.protocol.api import Request, RequestStruct, Response
 
-    from faust_assigner.app.membership.coordinator import CooperativeCoordinator
+    from faust_assigner.app.membership.cooperative_member import CooperativeMember
 
 logger = get_logger(__name__)
 
@@ -30,7 +31,10 @@ _ROUNDS = "rounds"
 
 
 async def send_in_round(
-    coordinator: CooperativeCoordinator, request: Request[RequestStruct]
+    coordinator: GroupCoordinator,
+    member: CooperativeMember,
+    heartbeat_s: float,
+    request: Request[RequestStruct],
 ) -> Response:
     """Send JoinGroup or SyncGroup; meanwhile send heartbeats if this member keeps its partitions.
 
@@ -44,14 +48,14 @@ async def send_in_round(
     if isinstance(request, JoinGroupRequest):
         # aiokafka sends one JoinGroup for each assignor name; put both names into one request.
         said = [metadata for name, metadata in request._group_protocols if name == EAGER]
-        names = (COOPERATIVE, EAGER) if coordinator.membership.offers else (EAGER,)
+        names = (COOPERATIVE, EAGER) if member.offers else (EAGER,)
         # An app's own assignor class may have its own protocol name; its rounds are eager.
         if said:
             request._group_protocols = [(name, said[0]) for name in names]
     kind = type(request).__name__.removesuffix("Request")
-    beating = create_task(_send_heartbeats(coordinator))
+    beating = create_task(_send_heartbeats(coordinator, member, heartbeat_s))
     try:
-        with coordinator.membership.listener.waiting(f"the answer to {kind}"):
+        with member.listener.waiting(f"the answer to {kind}"):
             return await coordinator._client.send(
                 coordinator.coordinator_id, request, group=_ROUNDS
             )
@@ -69,12 +73,13 @@ async def send_in_round(
         await asyncio.gather(beating, return_exceptions=True)
 
 
-async def _send_heartbeats(coordinator: CooperativeCoordinator) -> None:
+async def _send_heartbeats(
+    coordinator: GroupCoordinator, member: CooperativeMember, heartbeat_s: float
+) -> None:
     """Send heartbeats while partitions are kept; their answers do not affect the round."""
-    member = coordinator.membership
     BESIDE.set(coordinator.generation)
     while member.own() is not None and not member.gave_up:
-        await asyncio.sleep(coordinator.heartbeat_s)
+        await asyncio.sleep(heartbeat_s)
         with contextlib.suppress(errors.KafkaError):
             await coordinator.ensure_coordinator_known()
             await coordinator._do_heartbeat()

@@ -63,7 +63,7 @@ class RecoveryLoop(Recovery):
         self.consistency = Consistency(self.app)
         self.unreadable = unreadable_of(self.app)
         self.spans = RecoverySpans(self.app)
-        self.failures = TableFailures(self)
+        self.failures = TableFailures(self, self.restart_recovery)
         self._end = ReplayEnd(self.app, self.unreadable)
         self._standbys_end = ReplayEnd(self.app, self.unreadable)
         #: Standby -> the end of its changelog, if no readable record is before this end.

@@ -6,6 +6,7 @@ The changelogs hold the rows that the databases lack, and agents process their u
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from faust_assigner.app.retry import RateLimitedLog, pause_s
 from faust_assigner.app.tables import flushing
 
 if TYPE_CHECKING:
-    from faust_assigner.app.recovery.loop import RecoveryLoop
+    from faust_assigner.app.host.table_bases import RecoveryBase as Recovery
 
 logger = get_logger(__name__)
 
@@ -28,8 +29,8 @@ PATIENCE_S = 10.0
 class TableFailures:
     """Stops the streams when a table fails, and requests recoveries until the tables work again."""
 
-    def __init__(self, recovery: RecoveryLoop) -> None:
-        self._recovery = recovery
+    def __init__(self, recovery: Recovery, restart: Callable[[], None]) -> None:
+        self._recovery, self._restart = recovery, restart
         #: Set at a failure, until the pause before the next recovery begins.
         self.failed = asyncio.Event()
         #: The time at which the last pause ended; 0 before the first failure.
@@ -74,7 +75,7 @@ class TableFailures:
             self._count = 0 if calm else self._count + 1
             await recovery.sleep(pause_s(self._count))
             self.last_at = monotonic()
-            recovery.restart_recovery()
+            self._restart()
 
 
 async def _raise(error: BaseException) -> None:

@@ -294,7 +294,8 @@ async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> No
         coordinator._do_commit_offsets = refused
 
         async def commit(refusal: str) -> asyncio.Task[None]:
-            task = asyncio.create_task(_commit_once(coordinator, coordinator.membership.own(), {}))
+            own = coordinator.membership.own()
+            task = asyncio.create_task(_commit_once(coordinator, coordinator.membership, own, {}))
             await asyncio.sleep(0.01)
             refusals.put_nowait(refusal)
             return task
