@@ -64,6 +64,19 @@ def step(
     if unpromised := {key: mask for key, mask in blocked.items() if key[1] in mute}:
         placement = _leave_blocked_with_owners(placement, said, unpromised)
         blocked = {key: mask for key, mask in blocked.items() if key not in unpromised}
+    placement, promised = _promise_blocked(placement, said, blocked)
+    return Step(
+        placement,
+        promised,
+        follows=bool(promised) or not any(one.data.holds and one.data.among for one in said),
+        held_up_by=held_up_by,
+    )
+
+
+def _promise_blocked(
+    placement: Placement, said: Sequence[MemberClaims], blocked: Mapping[tuple[int, str], Bools]
+) -> tuple[Placement, dict[str, ByTopic]]:
+    """Return ``placement`` without the blocked partitions, and these by their new owner and topic."""
     claims = {one.member_id: one.data for one in said}
     actives: dict[str, ByTopic] = {}
     standbys: dict[str, ByTopic] = {m: dict(topics) for m, topics in placement.standbys.items()}
@@ -83,12 +96,7 @@ def step(
                 # round.
                 if kept := [p for p in later if p in Runs.of(claims[m].standbys.get(topic, ()))]:
                     standbys[m][topic] = sorted({*standbys[m].get(topic, ()), *kept})
-    return Step(
-        replace(placement, actives=actives, standbys=standbys),
-        promised,
-        follows=bool(promised) or not any(one.data.holds and one.data.among for one in said),
-        held_up_by=held_up_by,
-    )
+    return replace(placement, actives=actives, standbys=standbys), promised
 
 
 def _leave_blocked_with_owners(
