@@ -14,7 +14,9 @@ from faust_assigner.cli.options import Number
 from faust_assigner.cli.spark import print_report, run_job
 
 if TYPE_CHECKING:
+    from faust_assigner.pipeline.simulate.request import Request
     from faust_assigner.pipeline.simulate.scenarios import Shape
+    from faust_assigner.pipeline.simulate.what_if import Change
 
 
 @click.command()
@@ -137,8 +139,6 @@ def simulate(
         raise click.UsageError("Missing option '--out'")
     with reported_errors():
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
-        from faust_assigner.pipeline.simulate import job as simulate_job
-        from faust_assigner.pipeline.simulate.console import show_simulation, show_what_if
         from faust_assigner.pipeline.simulate.request import Request
         from faust_assigner.pipeline.simulate.what_if import Change
         from faust_assigner.simulation.fleet import Costs
@@ -159,18 +159,37 @@ def simulate(
             shared.properties(config),
         )
         if is_what_if:
-            change = Change(add, remove, lose_rack)
-            print_report(simulate_job.what_if_here(request, change), show_what_if, as_json=as_json)
-            return
-        report = run_job(
-            "simulate",
-            lambda progress: simulate_job.simulate_here(request, progress),
-            lambda spark, progress: simulate_job.simulate_on_spark(spark, request, progress),
-            no_spark=no_spark,
-            master=master,
-            packages=packages,
-        )
-        print_report(report, lambda report: show_simulation(report, out), as_json=as_json)
+            _print_change(request, Change(add, remove, lose_rack), as_json=as_json)
+        else:
+            _print_scenarios(
+                request, no_spark=no_spark, master=master, packages=packages, as_json=as_json
+            )
+
+
+def _print_change(request: Request, change: Change, *, as_json: bool) -> None:
+    """Simulate one change of the group and print its report."""
+    from faust_assigner.pipeline.simulate.console import show_what_if
+    from faust_assigner.pipeline.simulate.job import what_if_here
+
+    print_report(what_if_here(request, change), show_what_if, as_json=as_json)
+
+
+def _print_scenarios(
+    request: Request, *, no_spark: bool, master: str, packages: str, as_json: bool
+) -> None:
+    """Simulate all scenarios, with or without Spark, and print their report."""
+    from faust_assigner.pipeline.simulate import job
+    from faust_assigner.pipeline.simulate.console import show_simulation
+
+    report = run_job(
+        "simulate",
+        lambda progress: job.simulate_here(request, progress),
+        lambda spark, progress: job.simulate_on_spark(spark, request, progress),
+        no_spark=no_spark,
+        master=master,
+        packages=packages,
+    )
+    print_report(report, lambda report: show_simulation(report, request.out), as_json=as_json)
 
 
 def _parse_shape(members: str, partitions: str, racks: str) -> Shape:
