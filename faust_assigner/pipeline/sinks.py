@@ -12,12 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.ledgers.files import absolute, file_system, is_local
 from faust_assigner.snapshots.storage import replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from fsspec import AbstractFileSystem
+
+
+class DamagedFile(FaustAssignerError):
+    """A file of the folder cannot be read or lacks rows; the message names the file."""
 
 
 class Folder:
@@ -55,19 +60,26 @@ class Folder:
             self._fs.rm(self._at(*names), recursive=True)
 
     def read(self, *names: str) -> bytes:
-        """Return the bytes of a file."""
-        return bytes(self._fs.cat_file(self._at(*names)))
+        """Return the bytes of a file. Raises DamagedFile for a pipe or a device, which may never end."""
+        path = self._at(*names)
+        if self._is_local and os.path.exists(path) and not os.path.isfile(path):
+            raise DamagedFile(f"{path} is not a file")
+        return bytes(self._fs.cat_file(path))
 
     def write(self, name: str, content: bytes) -> None:
         """Write or replace a file in one step."""
         self._create(content, name)
 
     def read_parquet(self, *names: str, only: Sequence[str] | None = None) -> pa.Table:
-        """Read a Parquet file: all columns, or only the columns in ``only``."""
+        """Read a Parquet file: all columns, or only the columns in ``only``. Raises DamagedFile."""
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(io.BytesIO(self.read(*names))) as file:
-            return file.read(columns=None if only is None else list(only))
+        content = io.BytesIO(self.read(*names))
+        try:
+            with pq.ParquetFile(content) as file:
+                return file.read(columns=None if only is None else list(only))
+        except (ValueError, OSError) as error:  # pyarrow's errors are subclasses
+            raise DamagedFile(f"{self.path(*names)} is damaged: {error}") from error
 
     def write_parquet(self, rows: pa.Table, *names: str) -> None:
         """Write ``rows`` as one Parquet file."""

@@ -130,6 +130,7 @@ _PLAIN: Mapping[Any, _Read] = {
     int: _whole,
     float: _read_number,
     bool: _read_boolean,
+    object: lambda value, name: value,  # checked by its user
 }
 
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,8 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Column, columns
 from faust_assigner.pipeline.one_writer import FolderInUse
 from faust_assigner.pipeline.schema import DAILY, FACTS, HISTORY, arrow_schema
-from faust_assigner.pipeline.sinks import Folder
+from faust_assigner.pipeline.sinks import DamagedFile, Folder
+from faust_assigner.wire.documents import of_json
 
 MANIFEST, REPLACING = "manifest.json", "_REPLACING"
 FORMAT_VERSION = 1
@@ -77,10 +78,15 @@ class Manifest:
         return sorted(self.days.keys() - {PENDING})
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Manifest:
-        """Create a manifest from the output of ``asdict``."""
-        days = {day: Day(**entry) for day, entry in told["days"].items()}
-        return cls(**{**told, "days": days})
+    def from_json(cls, told: Mapping[str, object]) -> Manifest:
+        """Create a manifest from the output of ``asdict``. Raises ValueError for any other document."""
+        missing = {each.name for each in fields(cls)} - told.keys() - {"derived"}
+        if missing:
+            raise ValueError(f"without {', '.join(sorted(missing))}")
+        found = of_json(cls, told)
+        for day in found.dates:
+            date.fromisoformat(day)
+        return found
 
 
 class Store:
@@ -107,7 +113,7 @@ class Store:
             told = json.loads(self.folder.read(MANIFEST))
             if told["format"] == FORMAT_VERSION:
                 return Manifest.from_json(told)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(f"{self.url}/{MANIFEST} is damaged: {error!r}") from error
         raise ConfigError(
             f"{self.url}/{MANIFEST} has format {told['format']}, this version reads "
@@ -117,12 +123,23 @@ class Store:
     def read(
         self, table: str, day: str, entry: Day | None, only: Sequence[str] | None = None
     ) -> pa.Table:
-        """Return a table's rows of a day, without the column ``dt``; empty if ``entry`` lists no rows."""
-        schema = table_schema(table)
+        """Return a table's rows of a day, without the column ``dt``; empty if ``entry`` lists no rows.
+
+        Raises DamagedFile if the file is unreadable, or has other columns or another number of rows.
+        """
+        wanted = table_schema(table).empty_table()
+        if only is not None:
+            wanted = wanted.select(list(only))
         if entry is None or not entry.rows.get(table):
-            empty = schema.empty_table()
-            return empty if only is None else empty.select(list(only))
-        return self.folder.read_parquet(*_place(table, day, entry.token), only=only)
+            return wanted
+        place = _place(table, day, entry.token)
+        rows = self.folder.read_parquet(*place, only=only)
+        if rows.schema != wanted.schema or rows.num_rows != entry.rows[table]:
+            raise DamagedFile(
+                f"{self.folder.path(*place)} has other columns, or another number of rows, than "
+                f"{entry.rows[table]} rows of {table}"
+            )
+        return rows
 
     def write(self, day: str, tables: Mapping[str, pa.Table]) -> Day:
         """Write the ``tables`` that have rows under a new name; the files are valid after :meth:`commit`."""

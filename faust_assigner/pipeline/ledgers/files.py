@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -64,14 +65,16 @@ def find_files(paths: Sequence[str]) -> list[LedgerFile]:
     ``.bz2``, ``.xz``). A glob means all files and folders that it matches.
 
     Raises:
-        LedgerPathError: a path does not exist, a glob has no match, a compression is not supported, or a
-            name is not UTF-8, so that no table can contain it.
+        LedgerPathError: a path does not exist, a glob has no match, a compression is not supported, a file
+            is a pipe or a device, or a name is not UTF-8, so that no table can contain it.
     """
     found: dict[str, LedgerFile] = {}
     for path in paths:
         fs, inside = file_system(path)
         for entry in _entries(fs, inside, path):
             file = _describe(fs, entry)
+            if entry["type"] == "other" and not stat.S_ISLNK(entry.get("mode", 0)):
+                raise LedgerPathError(f"{file.name}: a pipe or a device, whose read may never end")
             if _PACKED_OTHERWISE.search(file.name):
                 raise LedgerPathError(f"{file.name}: only gz, bz2 and xz are unpacked here")
             if not _is_utf8(file.name):

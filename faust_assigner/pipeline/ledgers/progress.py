@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.ledgers.chunks import Chunk, cut, is_packed, last_line_start, read_head
 from faust_assigner.pipeline.ledgers.files import LedgerFile, LedgerPathError, absolute, find_files
 from faust_assigner.pipeline.ledgers.period import SLACK, Period
@@ -24,6 +25,7 @@ from faust_assigner.pipeline.ledgers.topic_source import (
     split_sources,
     topic_now,
 )
+from faust_assigner.wire.documents import of_json
 
 HEAD_BYTES = 512
 
@@ -103,7 +105,7 @@ def news(ledgers: Sequence[str], before: Mapping[str, Any], properties: Mapping[
     The state of a removed file is kept until a visit can list all paths and finds unread lines.
     """
     paths, topics = split_sources(ledgers, properties)
-    known = {name: Progress(**entry) for name, entry in before.get("files", {}).items()}
+    known, offsets = _read_state(before)
     visit = Visit()
     files, all_answered = _listed(paths)
     for file in files:
@@ -113,10 +115,27 @@ def news(ledgers: Sequence[str], before: Mapping[str, Any], properties: Mapping[
             if file.name in known:
                 visit.files[file.name] = known[file.name]
     for topic in topics:
-        _topic(visit, topic, before.get("topics", {}))
+        _topic(visit, topic, offsets)
     if not (all_answered and visit):
         visit.files = {**known, **visit.files}
     return visit
+
+
+def _read_state(
+    state: Mapping[str, Any],
+) -> tuple[dict[str, Progress], Mapping[str, dict[str, int]]]:
+    """Return the read positions by file, and by topic and partition. Raises ConfigError if damaged."""
+    try:
+        files = {name: of_json(Progress, at) for name, at in state.get("files", {}).items()}
+        topics = of_json(_Topics, {"topics": state.get("topics", {})}).topics
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(f"the positions in the history's manifest are damaged: {error}") from None
+    return files, topics
+
+
+@dataclass(frozen=True)
+class _Topics:
+    topics: dict[str, dict[str, int]]
 
 
 def _listed(paths: Sequence[str]) -> tuple[list[LedgerFile], bool]:

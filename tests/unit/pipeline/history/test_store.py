@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from faust_assigner.errors import ConfigError
@@ -16,7 +20,7 @@ from faust_assigner.pipeline.history.job import run_here
 from faust_assigner.pipeline.history.store import PENDING, Store
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.one_writer import FolderInUse, only_writer
-from faust_assigner.pipeline.sinks import Folder
+from faust_assigner.pipeline.sinks import DamagedFile, Folder
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
     DECISION,
@@ -257,6 +261,100 @@ def test_a_damaged_manifest_is_an_error_that_names_it(history: History, text: st
     history.run(*at(DAY, 1))
     (history.out / "manifest.json").write_text(text)
     with pytest.raises(ConfigError, match=r"manifest\.json is damaged"):
+        history.run(*at(DAY, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("generation", None),
+        ("days", []),
+        ("days", {DAY: {"token": "a", "rows": {"decisions": "1"}}}),
+        ("days", {"yesterday": {"token": "a", "rows": {}}}),
+        ("index", {"2026-11": 7}),
+        ("sources", []),
+        ("refused", 1 << 70),
+    ],
+)
+def test_a_manifest_with_a_value_of_another_type_is_damaged(
+    history: History, name: str, value: object
+) -> None:
+    """The message names the file; there is no traceback from the run's middle."""
+    history.run(*at(DAY, 1))
+    path = history.out / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(ConfigError, match=r"manifest\.json is damaged"):
+        history.run(*at(DAY, 2))
+
+
+@pytest.mark.parametrize("field", ["generation", "days", "index", "quarantine", "sources"])
+def test_a_manifest_without_a_field_is_damaged(history: History, field: str) -> None:
+    """With a default in place of the field, the run would remove the files of all days."""
+    history.run(*at(DAY, 1))
+    path = history.out / "manifest.json"
+    told = json.loads(path.read_text())
+    del told[field]
+    path.write_text(json.dumps(told))
+    before = sorted(history.out.rglob("*"))
+    with pytest.raises(ConfigError, match=field):
+        history.run(*at(DAY, 2))
+    assert sorted(history.out.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [("files", []), ("files", {"w.jsonl": {"at": 1}}), ("topics", {"ledger": {"0": "7"}})],
+)
+def test_a_damaged_position_is_an_error_that_says_so(
+    tmp_path: Path, where: str, value: object
+) -> None:
+    """The positions belong to the ledgers, so the store does not check them."""
+    history = History(tmp_path, stream=True)
+    history.run(*at(DAY, 1))
+    path = history.out / "manifest.json"
+    told = json.loads(path.read_text())
+    told["sources"][where] = value
+    path.write_text(json.dumps(told))
+    with pytest.raises(ConfigError, match="positions in the history's manifest are damaged"):
+        history.run(*at(DAY, 2))
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _fewer_rows(path: Path) -> None:
+    pq.write_table(pq.ParquetFile(path).read().slice(1), path)
+
+
+def _other_columns(path: Path) -> None:
+    rows = pq.ParquetFile(path).read()
+    pq.write_table(rows.rename_columns([f"{name}2" for name in rows.column_names]), path)
+
+
+def _other_type(path: Path) -> None:
+    rows = pq.ParquetFile(path).read()
+    pq.write_table(rows.set_column(0, rows.column_names[0], pa.array([1] * len(rows))), path)
+
+
+@pytest.mark.parametrize(
+    "damage", [_cut, _empty, _pipe, _fewer_rows, _other_columns, _other_type, Path.unlink]
+)
+def test_a_damaged_file_of_rows_is_an_error_that_names_it(history: History, damage: Any) -> None:
+    """The run neither ends with a traceback nor writes a report without the rows."""
+    history.run(*at(DAY, 1, 2))
+    (path,) = (history.out / "placements" / f"dt={DAY}").iterdir()
+    damage(path)
+    with pytest.raises((DamagedFile, FileNotFoundError), match=path.name):
         history.run(*at(DAY, 2))
 
 

@@ -36,6 +36,20 @@ def test_a_name_that_no_table_can_contain_is_an_error_that_names_the_file(tmp_pa
     ]
 
 
+@pytest.mark.parametrize("name", ["w.jsonl", "."])
+def test_a_pipe_in_place_of_a_ledger_is_an_error_that_names_it(tmp_path: Path, name: str) -> None:
+    """Earlier, ``history --stream`` waited for ever, and other commands read it as empty."""
+    os.mkfifo(tmp_path / "w.jsonl")
+    with pytest.raises(LedgerPathError, match=r"w\.jsonl: a pipe or a device"):
+        find_files([str(tmp_path / name)])
+
+
+def test_a_link_without_a_target_is_listed(tmp_path: Path) -> None:
+    """Its lines count as refused when it is read."""
+    (tmp_path / "w.jsonl").symlink_to("gone")
+    assert [file.name for file in find_files([str(tmp_path)])] == [str(tmp_path / "w.jsonl")]
+
+
 def test_files_of_several_paths_are_listed_by_name_with_their_facts(tmp_path: Path) -> None:
     """A glob means its files, and the ledgers of its folders."""
     for name in ("b/w.jsonl", "b/deep/v.jsonl.gz", "b/x.txt", "a.jsonl", "c.jsonl"):
