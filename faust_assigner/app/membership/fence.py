@@ -118,6 +118,14 @@ def watch(coordinator: GroupCoordinator, fence: HeartbeatFence) -> bool:
     return True
 
 
+def has_left(coordinator: GroupCoordinator, fence: HeartbeatFence) -> bool:
+    """Return whether this member has left its group, or was removed, and has not joined again.
+
+    False while the group's coordinator is unknown, for example because its broker is away.
+    """
+    return fence.lost and not coordinator.member_id and coordinator.coordinator_id is not None
+
+
 async def sent(
     send: Callable[[Request[RequestStruct]], Awaitable[Response]],
     fence: HeartbeatFence,

@@ -27,7 +27,7 @@ from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 from faust_assigner.app.host.clients import faust_tps
 from faust_assigner.app.host.group_member import coordinator_of
 from faust_assigner.app.membership.changelog_guard import ChangelogGuard
-from faust_assigner.app.membership.fence import HeartbeatFence, watch
+from faust_assigner.app.membership.fence import HeartbeatFence, has_left, watch
 from faust_assigner.app.membership.shutdown import BoundedShutdown
 from faust_assigner.app.rebalance.consumer_thread import RepairedThread, new_thread
 from faust_assigner.app.rebalance.incremental import IncrementalRebalance
@@ -54,6 +54,8 @@ class RepairedConsumer(Consumer):
 
     #: Whether the last generation has ended and the next generation's recovery has not begun.
     between_generations = False
+    #: The partitions whose revocation has begun; their records are still being finished.
+    leaving: frozenset[TP] = frozenset()
     #: The number of fetches so far. When fetch n + 1 begins, all records of fetch n are in their queues.
     fetch_rounds = 0
     #: Source partition -> the offset of its first record since it was assigned.
@@ -197,18 +199,6 @@ class RepairedConsumer(Consumer):
         else:
             super().on_buffer_drop(tp)
 
-    # -- cooperative rounds
-
-    @property
-    def leaving(self) -> frozenset[TP]:
-        """Return the partitions whose revocation has begun; their records are still being finished."""
-        return self.incremental.leaving
-
-    async def seek_some(self, tps: set[TP]) -> None:
-        """Seek ``tps`` to their committed offsets, which one request fetches."""
-        await self.incremental.seek_some(tps)
-        self.kept_back.seek(tps)
-
     # -- the membership
 
     def is_surely_member(self) -> bool:
@@ -220,17 +210,8 @@ class RepairedConsumer(Consumer):
         return not self._is_watched or not self.fence.is_silent()
 
     def has_left_group(self) -> bool:
-        """Return whether this worker has left its group, or was removed, and has not joined again.
-
-        False while the group's coordinator is unknown, for example because its broker is away.
-        """
-        coordinator = coordinator_of(self)
-        return (
-            self._is_watched
-            and self.fence.lost
-            and not coordinator.member_id
-            and coordinator.coordinator_id is not None
-        )
+        """Return whether this worker has left its group, or was removed, and has not joined again."""
+        return self._is_watched and has_left(coordinator_of(self), self.fence)
 
     def lose_membership(self) -> None:
         """Mark the membership as lost; make the consumer revoke all partitions and join again."""

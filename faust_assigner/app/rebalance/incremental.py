@@ -47,8 +47,6 @@ class IncrementalRebalance:
     def __init__(self, consumer: RepairedConsumer, delivery: Delivery, rounds: Rounds) -> None:
         self._consumer, self._app, self.diag = consumer, consumer.app, consumer.diag
         self._delivery, self._rounds = delivery, rounds
-        #: The partitions whose revocation has begun; their records are still being finished.
-        self.leaving: frozenset[TP] = frozenset()
 
     # -- revoked partitions
 
@@ -58,7 +56,7 @@ class IncrementalRebalance:
         began = monotonic()
         if self._app.should_stop and not self._app.assignor.leaves:
             return  # a stopping worker leaves the group, so it need not revoke single partitions
-        self.leaving = frozenset(revoked)
+        self._consumer.leaving = frozenset(revoked)
         try:
             with waits_of(self._app).during(
                 f"{HAND_OVER} of {len(revoked)} partitions",
@@ -70,7 +68,7 @@ class IncrementalRebalance:
         finally:
             self._consumer._paused_partitions -= revoked
             self._consumer._forget(revoked)
-            self.leaving = frozenset()
+            self._consumer.leaving = frozenset()
         logger.info("Revoked %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000)
 
     async def _finish_and_commit(self, revoked: set[TP], wait: Wait) -> None:
@@ -235,6 +233,7 @@ class IncrementalRebalance:
             consumer._read_offset[tp] = offset
             if offset:
                 consumer._committed_offset[tp] = offset
+        consumer.kept_back.seek(tps)
 
     # -- a coordinator that does not answer
 

@@ -199,7 +199,9 @@ class ActiveRestore:
         consumer, of = recovery.app.consumer, recovery.tables._changelogs
         paused = {tp for tp in consumer._paused_partitions if tp.topic not in of}
         if sources := ready_sources(paused, pending, alone):
-            await retry(recovery, "Committed offsets", partial(consumer.seek_some, sources))
+            await retry(
+                recovery, "Committed offsets", partial(consumer.incremental.seek_some, sources)
+            )
             consumer.resume_partitions(sources)
 
     # -- the tables and their callbacks

@@ -229,14 +229,14 @@ async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
     """The partition is revoked while its offsets are being sought."""
     async with worker_of([0]) as worker:
         consumer, sought, may_go = worker.app.consumer, asyncio.Event(), asyncio.Event()
-        seek = consumer.seek_some
+        seek = consumer.incremental.seek_some
 
         async def slowly(tps: set[Any]) -> None:
             await seek(tps)
             sought.set()
             await may_go.wait()
 
-        consumer.seek_some = slowly
+        consumer.incremental.seek_some = slowly
         await worker.give([0, 1])
         await sought.wait()
         await consumer.incremental.revoke({worker.source(1), worker.changelog(1)})

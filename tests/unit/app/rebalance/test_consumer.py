@@ -236,24 +236,18 @@ async def test_a_commit_under_way_is_waited_for_within_what_is_left(
     await asyncio.sleep(0.01)
 
 
-async def test_the_steps_of_shutdown_transactions_and_rounds_are_those_of_the_parts() -> None:
+async def test_the_steps_of_the_shutdown_are_those_of_the_parts() -> None:
     """The shutdown gets the final commit and Faust's wait for the streams."""
-    consumer, tps = Consumer(), {SOURCE}
+    consumer = Consumer()
     consumer.shutdown = SimpleNamespace(
         leave_group=consumer.noting("leave"), wait_for_streams=consumer.noting("streams")
     )
-    consumer.incremental = SimpleNamespace(
-        leaving=frozenset(tps),
-        seek_some=consumer.noting("seek"),
-    )
     await consumer.leave_group()
     await consumer.wait_empty()
-    await consumer.seek_some(tps)
     assert consumer.acts[0] == ("leave", consumer.commit_and_end_transactions)
     assert consumer.acts[1][0] == "streams"
     assert consumer.acts[1][1].__func__ is driver.Consumer.wait_empty
-    assert consumer.acts[2:] == [("seek", tps)]
-    assert consumer.leaving == tps
+    assert consumer.acts[2:] == []
 
 
 @pytest.mark.parametrize("is_cooperative", [True, False])

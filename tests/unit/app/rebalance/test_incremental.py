@@ -499,7 +499,9 @@ async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.Mon
     consumer.first_read, consumer._committed_offset = {C: 4}, {B: 3}
     consumer._read_offset = {A: 2, B: 9}
     monkeypatch.setattr(handing_over, "seek_committed", sought)
-    await consumer.seek_some({A, B, C, LOG})
+    consumer.kept_back.first = {A: 7, TP("bills", 0): 1}
+    await consumer.incremental.seek_some({A, B, C, LOG})
+    assert consumer.kept_back.sought == {A}
     assert consumer._read_offset == {A: 7, B: None, C: None, LOG: 0}
     assert consumer._committed_offset == {A: 7, B: 3}
 

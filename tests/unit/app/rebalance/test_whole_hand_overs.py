@@ -163,7 +163,7 @@ async def test_each_committed_offset_but_none_and_zero_is_where_commits_go_on(
 
     consumer.first_read = {B: 4}
     monkeypatch.setattr(incremental, "seek_committed", committed)
-    await consumer.seek_some({A, B, C, LOG})
+    await consumer.incremental.seek_some({A, B, C, LOG})
     assert consumer._read_offset == {A: 1, B: None, C: 0, LOG: 7}
     assert consumer._committed_offset == {A: 1, C: 9, LOG: 7}
 
@@ -229,7 +229,7 @@ async def test_a_step_of_a_round_has_its_span_and_its_state(step: str) -> None:
 
     @contextlib.contextmanager
     def span(name: str) -> Iterator[None]:
-        acts.append(("span", name, consumer.incremental.leaving))
+        acts.append(("span", name, consumer.leaving))
         yield
         acts.append("span ends")
 
