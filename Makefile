@@ -30,15 +30,13 @@ demo: $(VENV)/.base             ## real workers on the embedded broker, stock ag
 	@rm -rf build/demo-ledger
 	$(RUN) -m examples.orders.demo --ledger build/demo-ledger $(DEMO)
 
-# Most live tests wait more than they compute, so two cores do well with three processes.
-WORKERS ?= 3
+# Live tests mostly wait: three processes play them, and the fourth computes meanwhile (tests/support/turns.py).
+WORKERS ?= 4
 # Bytecode is kept, whatever the environment says: else each process that a test starts compiles all it imports.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --dist loadgroup --no-loadscope-reorder --durations 10
 parts: $(VENV)/.dev
 	@$(RUN) -m tests.support.parts
 
-# Its live tests compute for a third of their time, so a fourth process fills the two cores.
-test: WORKERS = 4
 test: parts                     ## what people wait for: all rooms and the short live stories; Kafka and Spark where Java is
 	@$(PYTEST) -n $(WORKERS) -m 'not slow'
 

@@ -7,6 +7,7 @@ records the groups of its collected tests, and the scheduler reads them.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,17 +18,24 @@ import pytest
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Pass the folder for groups to an xdist worker."""
+    """Pass the folder for groups and the priority to an xdist worker."""
+    from tests.support.turns import niceness
+
     if not hasattr(node.config, "groups_folder"):
         node.config.groups_folder = folder = tempfile.mkdtemp(prefix="faust-assigner-groups-")
         node.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     node.workerinput["groups_folder"] = node.config.groups_folder
+    told = node.workerinput
+    told["niceness"] = niceness(
+        told["workerid"], told.get("workercount", 1), node.config.getvalue("dist")
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Write the groups to the folder before the scheduler gets the tests."""
     if told := getattr(session.config, "workerinput", {}):
+        os.nice(told["niceness"])
         groups = {
             item.nodeid: mark.args[0]
             for item in session.items

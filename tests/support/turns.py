@@ -2,6 +2,10 @@
 
 A unit is a group (``tests/support/groups.py``), a file of unit tests, or any other test.
 
+The units begin with the stories on real processes, which mostly wait, and end with the unit tests,
+which compute. The last of four or more workers takes the units from the end, so it computes while
+the others wait. It is nice to them, so it does not delay the stories.
+
 xdist keeps the finished units of work and counts them all again after each test, and it searches
 the list of all tests for the number of the next one. With 20,000 tests this takes more than a
 millisecond of a processor for each test.
@@ -15,6 +19,21 @@ from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
+
+#: With fewer workers, too few stories would run at once.
+SHARED_BY = 4
+#: The priority of the worker that takes the units from the end, as a number of ``nice``.
+NICENESS = 5
+
+
+def begins_at_the_end(worker: str, count: int) -> bool:
+    """Return whether this one of ``count`` workers, by xdist's name for it, takes the last units."""
+    return count >= SHARED_BY and worker == f"gw{count - 1}"
+
+
+def niceness(worker: str, count: int, dist: str) -> int:
+    """Return by how much this worker lowers its priority; other schedulers of xdist know no turns."""
+    return NICENESS if dist == "loadgroup" and begins_at_the_end(worker, count) else 0
 
 
 class Turns(LoadScopeScheduling):
@@ -82,6 +101,7 @@ class Turns(LoadScopeScheduling):
         return self._pending_of(self.assigned_work[node]) < 2
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        scope, unit = self.workqueue.popitem(last=False)
+        is_last = begins_at_the_end(node.gateway.id, self.numnodes)
+        scope, unit = self.workqueue.popitem(last=is_last)
         self.assigned_work[node][scope] = unit
         node.send_runtest_some([self.numbers[nodeid] for nodeid, done in unit.items() if not done])

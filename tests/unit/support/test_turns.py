@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("xdist")
 
-from tests.support.turns import Turns
+from tests.support.turns import NICENESS, Turns, niceness
 
 CONFIG: Any = SimpleNamespace(
     option=SimpleNamespace(loadscopereorder=False, verbose=0, debug=False),
@@ -25,10 +25,10 @@ TESTS = ["spark", "a", "b", "more spark", *(f"t{n}" for n in range(20))]
 class Worker:
     """A process that runs the numbers it was given when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "worker") -> None:
         self.given: list[int] = []
         self.shutting_down = False
-        self.gateway = SimpleNamespace(id="worker")
+        self.gateway = SimpleNamespace(id=name)
 
     def send_runtest_some(self, numbers: list[int]) -> None:
         """Take more tests."""
@@ -52,9 +52,10 @@ def test_a_unit_is_a_group_a_file_of_unit_tests_or_a_test(tmp_path: Any) -> None
     ]
 
 
-def begun() -> tuple[Turns, list[Any]]:
-    """Return a scheduler that has handed out the first tests to two workers."""
-    turns, workers = Turns(CONFIG), [Worker(), Worker()]
+def begun(count: int = 2) -> tuple[Turns, list[Any]]:
+    """Return a scheduler that has handed out the first tests to ``count`` workers."""
+    config: Any = SimpleNamespace(**vars(CONFIG) | {"getvalue": lambda name: ["popen"] * count})
+    turns, workers = Turns(config), [Worker(f"gw{number}") for number in range(count)]
     turns.groups = {"spark": "spark", "more spark": "spark"}
     for worker in workers:
         turns.add_node(worker)
@@ -78,6 +79,27 @@ def test_each_test_is_run_once_and_a_group_by_one_worker() -> None:
     assert turns.tests_finished
     assert not turns.has_pending
     assert [worker.shutting_down for worker in workers] == [True, True]
+
+
+@pytest.mark.parametrize(("count", "first"), [(3, 2), (4, 23)])
+def test_the_last_of_four_workers_takes_the_tests_from_the_end(count: int, first: int) -> None:
+    """Unit tests are at the end; this worker alone is nice, and every test is run once."""
+    turns, workers = begun(count)
+    assert workers[-1].given[0] == first
+    nice = [niceness(worker.gateway.id, count, "loadgroup") for worker in workers]
+    assert nice == [0] * (count - 1) + [NICENESS if count == 4 else 0]
+    done: list[int] = []
+    while any(worker.given for worker in workers):
+        for worker in workers:
+            if worker.given:
+                done.append(worker.given.pop(0))
+                turns.mark_test_complete(worker, done[-1])
+    assert sorted(done) == list(range(len(TESTS)))
+
+
+def test_a_run_without_groups_has_no_nice_worker() -> None:
+    """Another scheduler hands out the tests from the beginning alone."""
+    assert niceness("gw3", 4, "load") == 0
 
 
 def test_finished_tests_are_forgotten() -> None:
