@@ -28,7 +28,7 @@ from mode import get_logger
 from faust_assigner.app import sensors
 from faust_assigner.app.consumer import delivery, produced_topics
 from faust_assigner.app.consumer.fetching import FlowControl
-from faust_assigner.app.consumer.replies import AskedAgent, read_replies_once
+from faust_assigner.app.consumer.replies import AskedAgent, Replies, read_replies_once
 from faust_assigner.app.consumer.stream_take import TimelyStream, TransactionalStream
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
@@ -95,6 +95,7 @@ def repair(app: App) -> None:
     app.conf.TableManager = over(RepairedTables, _setting_value(app, "TableManager"))
     app.conf.Agent = over(AskedAgent, _setting_value(app, "Agent"))
     leave.install(app)
+    app._reply_consumer = Replies(app, beacon=app.beacon)
     read_replies_once(app)
     delivery.install_lanes(app, is_exact=is_exact)
     _add(app, "repairs")

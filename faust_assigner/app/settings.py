@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mode import get_logger
+from mode.utils.collections import force_mapping
+from mode.utils.imports import import_from_cwd, smart_import
 
 from faust_assigner.errors import ConfigError, MetadataRefused
 from faust_assigner.settings import schema
@@ -56,7 +58,12 @@ def keywords(app: AppT) -> Mapping[str, object]:
     source = getattr(app, "_config_source", None)
     if not source:
         return given
-    return {**given, **app._load_settings_from_source(source, silent=True)}
+    if isinstance(source, str):
+        try:
+            source = smart_import(source, imp=import_from_cwd)
+        except (AttributeError, ImportError):  # as in Faust, which logs nothing
+            return given
+    return {**given, **force_mapping(source)}
 
 
 def check_names(app: AppT) -> None:

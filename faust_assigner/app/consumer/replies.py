@@ -1,19 +1,22 @@
-"""The replies to ``agent.ask()``: each is read by one channel, and a late reply is dropped."""
+"""The replies to ``agent.ask()``, ``map()`` and ``join()``: one channel reads them, late ones are dropped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from faust.agents.agent import Agent
 from faust.agents.models import ReqRepResponse
-from faust.agents.replies import ReplyPromise
+from faust.agents.replies import ReplyConsumer, ReplyPromise
+from faust.models import maybe_model
+from mode.utils.aiter import aiter
 
 if TYPE_CHECKING:
     from faust.app import App
     from faust.types.agents import ReplyToArg
-    from faust.types.core import HeadersArg
     from faust.types.topics import TopicT
 
 
@@ -35,44 +38,62 @@ def _topic(create: Callable[..., TopicT], *topics: str, **options: Any) -> Any:
     return topic
 
 
-class Reply(ReplyPromise):  # type: ignore[misc]
-    """The promise of a reply; a reply that arrives after its cancellation or timeout is dropped.
+class Replies(ReplyConsumer):  # type: ignore[misc]
+    """Reads the replies of one worker; a reply that no request waits for is dropped.
 
-    Stock Faust raises InvalidStateError in the task that reads the replies, and so the worker ends. This
-    happens if a request with ``asyncio.wait_for`` times out shortly before the reply arrives, or if the
-    caller waits for something in its ``except`` block.
+    Stock Faust keeps the correlation id of each reply for ever, about a kilobyte. A reply to a cancelled
+    request, or a second reply to a request, ends its reader of replies, and so the worker. A second reply
+    comes if the agent processes the request again.
     """
 
-    def fulfill(self, correlation_id: str, value: object) -> None:
-        """Set the result, unless the request has ended."""
-        if not self.done():
-            super().fulfill(correlation_id, value)
+    def __init__(self, app: App, **options: object) -> None:
+        super().__init__(app, **options)
+        #: Correlation id -> the promise of the reply, while the request waits.
+        self.promises: WeakValueDictionary[str, ReplyPromise] = WeakValueDictionary()
+
+    async def add(self, correlation_id: str, promise: ReplyPromise) -> None:
+        """Wait for the reply to ``promise``; start to read its topic of replies."""
+        self.promises[correlation_id] = promise
+        await super().add("", promise)  # one key for all: Faust keeps each key for ever
+
+    async def _drain_replies(self, channel: Any) -> None:
+        async for reply in channel.stream():
+            promise = self.promises.pop(reply.correlation_id, None)
+            if promise is not None and not promise.done():
+                promise.fulfill(reply.correlation_id, maybe_model(reply.value))
 
 
 class AskedAgent(Agent):  # type: ignore[misc]
-    """An agent whose ``ask()`` may be cancelled."""
+    """An agent that may be asked for more than 1,000 values at once.
 
-    async def ask_nowait(
-        self,
-        value: object = None,
-        *,
-        key: object = None,
-        partition: int | None = None,
-        timestamp: float | None = None,
-        headers: HeadersArg | None = None,
-        reply_to: ReplyToArg | None = None,
-        correlation_id: str | None = None,
-        force: bool = False,
-    ) -> Reply:
-        """Send the request as Faust does; return the promise of its reply."""
-        promise = await super().ask_nowait(
-            value,
-            key=key,
-            partition=partition,
-            timestamp=timestamp,
-            headers=headers,
-            reply_to=reply_to,
-            correlation_id=correlation_id,
-            force=force,
+    Stock Faust ends the worker if 1,000 replies wait for the end of ``join()`` or the reader of ``map()``.
+    """
+
+    async def kvmap(self, items: Any, reply_to: ReplyToArg | None = None) -> AsyncIterator[Any]:
+        """Send the (key, value) pairs ``items``; yield each reply as it arrives."""
+        arrived: asyncio.Queue[ReplyPromise] = asyncio.Queue()
+        waiting = set[ReplyPromise]()
+        async for key, value in aiter(items):
+            sent = await self._request(key, value, reply_to)
+            waiting.add(sent)
+            sent.add_done_callback(arrived.put_nowait)
+            while not arrived.empty():
+                waiting.discard(reply := arrived.get_nowait())
+                yield reply.result()
+        while waiting:
+            waiting.discard(reply := await arrived.get())
+            yield reply.result()
+
+    async def kvjoin(self, items: Any, reply_to: ReplyToArg | None = None) -> list[Any]:
+        """Send the (key, value) pairs ``items``; return their replies in the same order."""
+        sent = [await self._request(key, value, reply_to) async for key, value in aiter(items)]
+        return list(await asyncio.gather(*sent))
+
+    async def _request(self, key: Any, value: Any, reply_to: ReplyToArg | None) -> ReplyPromise:
+        """Send a request as ``ask()`` does; return the promise of its reply."""
+        promise = await self.ask_nowait(
+            value, key=key, reply_to=reply_to or self.app.conf.reply_to, force=True
         )
-        return Reply(promise.reply_to, promise.correlation_id)
+        await self.app._reply_consumer.add(promise.correlation_id, promise)
+        await self.app.maybe_start_client()
+        return promise

@@ -22,6 +22,7 @@ from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.app.rebalance.observers import Decisions
 from faust_assigner.app.rebalance.table_facts import TableFacts, facts_of
 from faust_assigner.app.rebalance.warming import policy_of
+from faust_assigner.app.recovery.spans import add_default_tags
 from faust_assigner.settings import table
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Leading:
             return
         try:
             with span:
-                self._app._span_add_default_tags(span)
+                add_default_tags(self._app, span)
                 span.set_tag("assignment", {m: a.assignment for m, a in answers.items()})
         except Exception:
             logger.exception("The tracer failed")

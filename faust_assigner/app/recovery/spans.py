@@ -10,6 +10,7 @@ from faust.utils.tracing import finish_span
 
 if TYPE_CHECKING:
     from faust.app import App
+    from faust.types.app import AppT
     from faust.types.tuples import TP
 
 
@@ -65,5 +66,11 @@ class RecoverySpans:
             return None
         tracer = self._app.tracer.get_tracer("_faust")
         span = tracer.start_span(f"recovery-{name}", child_of=parent)
-        self._app._span_add_default_tags(span)
+        add_default_tags(self._app, span)
         return span
+
+
+def add_default_tags(app: AppT, span: Any) -> None:
+    """Add the tags that each span of Faust has."""
+    span.set_tag("faust_app", app.conf.name)
+    span.set_tag("faust_id", app.conf.id)

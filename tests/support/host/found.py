@@ -13,7 +13,7 @@ from typing import Any
 import faust
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from faust.agents.replies import ReplyPromise
+from faust.agents.replies import ReplyConsumer
 from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 from faust.streams import Stream
 from faust.tables.base import Collection
@@ -74,7 +74,7 @@ def composed() -> tuple[type, ...]:
     found.update(dict.fromkeys(_ours_under(GroupCoordinator)))
     found.update(dict.fromkeys(_ours_under(Fetcher)))
     found.update(dict.fromkeys(_ours_under(Stream)))
-    found.update(dict.fromkeys(_ours_under(ReplyPromise)))
+    found.update(dict.fromkeys(_ours_under(ReplyConsumer)))
     found.update(dict.fromkeys(_ours_under(AIOKafkaConsumerThread)))
     return tuple(found)
 

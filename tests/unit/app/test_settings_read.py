@@ -34,18 +34,10 @@ def app_of(
     **attributes: Any,
 ) -> Any:
     """Return an app with these variables, keywords and configuration source."""
-    loaded: list[Any] = []
-
-    def load(name: Any, *, silent: bool) -> Any:
-        loaded.append((name, silent))
-        return source
-
     return SimpleNamespace(
         conf=Conf(env or {}, **attributes),
         _default_options=("shop", options or {}),
-        _config_source="its source" if source else None,
-        _load_settings_from_source=load,
-        loaded=loaded,
+        _config_source=source,
     )
 
 
@@ -77,7 +69,6 @@ def test_a_configuration_source_goes_before_the_keywords_of_the_app() -> None:
     """Faust has the same order; a missing source causes no error."""
     app = app_of(options={RACK.keyword: "app", "other": 1}, source={RACK.keyword: "source"})
     assert settings.read(app, RACK) == "source"
-    assert app.loaded == [("its source", True)]
     assert settings.keywords(app) == {RACK.keyword: "source", "other": 1}
     assert settings.keywords(SimpleNamespace()) == {}
 

@@ -26,15 +26,15 @@ from tests.support.shop import LOG, assignor_of, group
 from tests.unit.app.host.test_group_member import consumer_at
 
 
-@pytest.mark.parametrize("broken", ["start_span", "tags", "set_tag"])
+@pytest.mark.parametrize("broken", ["start_span", "set_tag"])
 def test_a_tracer_that_fails_costs_no_answer(broken: str) -> None:
     """Any call may fail; a started span is closed nevertheless."""
     found = group(1)
     app = found.apps["m0"]
-    app.tracer, app._span_add_default_tags = MagicMock(name="tracer"), Mock()
+    app.tracer = MagicMock(name="tracer")
     start = app.tracer.get_tracer.return_value.start_span
     span = start.return_value
-    failing = {"start_span": start, "tags": app._span_add_default_tags, "set_tag": span.set_tag}
+    failing = {"start_span": start, "set_tag": span.set_tag}
     failing[broken].side_effect = ZeroDivisionError
     found.rebalance()
     assert len(found.actives("orders")) == 6
@@ -45,10 +45,11 @@ def test_a_span_has_the_members_and_what_they_were_given() -> None:
     """The span equals stock's."""
     found = group(2)
     app = found.apps["m0"]
-    app.tracer, app._span_add_default_tags = MagicMock(name="tracer"), Mock()
+    app.tracer = MagicMock(name="tracer")
     found.rebalance("m0")
     span = app.tracer.get_tracer.return_value.start_span.return_value
-    app._span_add_default_tags.assert_called_once_with(span)
+    tags = dict(call.args for call in span.set_tag.call_args_list)
+    assert (tags["faust_app"], tags["faust_id"]) == (app.conf.name, app.conf.id)
     ((name, given), _) = span.set_tag.call_args
     assert (name, given.keys()) == ("assignment", found.apps.keys())
     assert [dict(given[m])["orders"] for m in ("m0", "m1")] == [

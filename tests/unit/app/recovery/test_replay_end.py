@@ -334,6 +334,10 @@ class Span:
         self.ends.append(kind.__name__)
 
 
+#: The tags of each span of Faust.
+TAGS = {"faust_app": "x", "faust_id": "x"}
+
+
 @pytest.mark.parametrize("fails", [True, False])
 def test_the_span_of_actives_tells_whether_they_are_ready(made: Recovery, fails: bool) -> None:
     """It is a child of the recovery's span, and an error ends it."""
@@ -342,7 +346,7 @@ def test_the_span_of_actives_tells_whether_they_are_ready(made: Recovery, fails:
         start_span=lambda name, **details: begun.append((name, details)) or span
     )
     made.app.tracer = SimpleNamespace(get_tracer=lambda name: tracer)
-    made.app._span_add_default_tags = lambda span: span.set_tag("app", "x")
+    made.app.conf = SimpleNamespace(name="x", id="x")
     made.spans.tag_actives({A: 2})  # without a span
     with contextlib.suppress(KeyError), made.spans.actives("parent"):
         assert made.spans._actives is span
@@ -351,7 +355,7 @@ def test_the_span_of_actives_tells_whether_they_are_ready(made: Recovery, fails:
             raise KeyError
     assert begun == [("recovery-actives", {"child_of": "parent"})]
     ready = {} if fails else {"Actives-Ready": True}
-    assert span.tags == {"app": "x", "Active-Stats": {A: 3}} | ready
+    assert span.tags == TAGS | {"Active-Stats": {A: 3}} | ready
     assert span.ends == ["KeyError" if fails else "finished"]
     assert made.spans._actives is None
 
@@ -362,11 +366,11 @@ def test_the_span_of_standbys_tells_what_they_lack(made: Recovery) -> None:
     made.app.tracer = SimpleNamespace(
         get_tracer=lambda _: SimpleNamespace(start_span=lambda name, **_: span)
     )
-    made.app._span_add_default_tags = lambda span: None
+    made.app.conf = SimpleNamespace(name="x", id="x")
     made.spans._standbys = before
     made.spans.begin_standbys(None, {B: 3})
     assert (before.ends, made.spans._standbys) == (["finished"], span)
-    assert span.tags == {"Standby-Stats": {B: 3}}
+    assert span.tags == TAGS | {"Standby-Stats": {B: 3}}
 
 
 def test_the_span_of_standbys_ends_once(made: Recovery) -> None:
