@@ -62,7 +62,7 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
             spares = [of_subscribers.pairs(standbys.get(t)) for t in group.changelogs]
             others = [] if agreed else list(claims.values())
             copies.append(_copies(group, int(layout.start[g]), here, others, spares))
-    return _assembled(owner, last, home, awaited, copies)
+    return _assemble(owner, last, home, awaited, copies)
 
 
 def _former_generation(member: Member, generation: int) -> int:
@@ -202,8 +202,8 @@ def _copies(
     because even a stale file saves most of a restore.
     """
     every = len(group.changelogs)
-    found = [(*_others(*pairs, owner), every, False) for pairs in actives]
-    found += [(*_others(*pairs, owner), 1, True) for pairs in standbys]
+    found = [(*_other_claims(*pairs, owner), every, False) for pairs in actives]
+    found += [(*_other_claims(*pairs, owner), 1, True) for pairs in standbys]
     return _merge(
         start,
         every,
@@ -218,7 +218,7 @@ def _copies(
     )
 
 
-def _others(number: Ints, member: Ints, owner: Ints) -> _Pairs:
+def _other_claims(number: Ints, member: Ints, owner: Ints) -> _Pairs:
     """Return the unique (number, member) pairs of a topic, without the pairs of the owners."""
     others = owner[number] != member
     width = int(member.max(initial=0)) + 1
@@ -244,7 +244,7 @@ def _merge(
     )
 
 
-def _assembled(
+def _assemble(
     owner: Ints, last: Ints, home: Ints, awaited: Ints, copies: list[_Copies]
 ) -> Previous:
     task = np.concatenate([_NO_INTS, *(c.task for c in copies)])
@@ -255,7 +255,7 @@ def _assembled(
         owner=owner,
         former=_best_places(owner, last, task, member, logs),
         home=home,
-        awaited=_held(awaited, owner, task, member),
+        awaited=_awaited_with_copy(awaited, owner, task, member),
         copy_task=task,
         copy_member=member,
         copy_logs=logs,
@@ -263,7 +263,7 @@ def _assembled(
     )
 
 
-def _held(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
+def _awaited_with_copy(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
     """Return ``awaited`` where the member has a copy and the task has another, living owner; else NOBODY."""
     if not (awaited != NOBODY).any():
         return awaited

@@ -77,22 +77,22 @@ class Progress:
 
         The lag is 0 if the member or the task's owner reports no positions, so that it delays no task.
         """
-        return self._behind(g, number, member)[0]
+        return self._lags(g, number, member)[0]
 
     def caught_up(self, g: int, number: Ints, member: Ints) -> Bools:
         """Return bool[K]: whether the lag is acceptable."""
-        lag, from_nothing = self._behind(g, number, member)
+        lag, from_nothing = self._lags(g, number, member)
         near: Bools = (lag <= self.policy.acceptable_recovery_lag) & (
             from_nothing <= self.policy.acceptable_from_nothing
         )
         return near
 
-    def _behind(self, g: int, number: Ints, member: Ints) -> tuple[Ints, Ints]:
+    def _lags(self, g: int, number: Ints, member: Ints) -> tuple[Ints, Ints]:
         """Return two int64[K]: the lag, and the end of the longest changelog without local state."""
         owner = self.layout.of(g, self.previous.owner)[number]
         lag, from_nothing = np.zeros((2, number.size), dtype=np.int64)
         for topic in self.layout.groups[g].changelogs:
-            end, at = self._at(topic, number, owner), self._at(topic, number, member)
+            end, at = self._positions(topic, number, owner), self._positions(topic, number, member)
             at[_is_beyond_log_end(at, end)] = 0
             lag += np.maximum(end - at, 0)
             np.maximum(from_nothing, end, out=from_nothing, where=at == 0)
@@ -112,13 +112,13 @@ class Progress:
             number = self.previous.copy_task[first:last] - self.layout.start[g]
             owner = self.layout.of(g, self.previous.owner)[number]
             for topic in group.changelogs if last > first else ():
-                end = self._at(topic, number, owner)
-                at = self._at(topic, number, self.previous.copy_member[first:last])
+                end = self._positions(topic, number, owner)
+                at = self._positions(topic, number, self.previous.copy_member[first:last])
                 if beyond := int(np.count_nonzero(_is_beyond_log_end(at, end) & (end > 0))):
                     found[topic] = beyond
         return found
 
-    def _at(self, topic: str, number: Ints, member: Ints) -> Ints:
+    def _positions(self, topic: str, number: Ints, member: Ints) -> Ints:
         """Return int64[K]: each member's position in a changelog; 0 if it is not reported."""
         found = np.zeros(number.size, dtype=np.int64)
         order = np.argsort(member, kind="stable")

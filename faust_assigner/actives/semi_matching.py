@@ -256,27 +256,31 @@ class _Arcs:
         at, old = self.at, self.distance
         cell, member, sink = old[: at.cells], old[at.cells : at.sink], old[at.sink]
         self.distance = old.copy()
-        self._closer(np.arange(at.cells), member[at.member] + self.down, at.cells + at.member)
+        self._shorten_distances(
+            np.arange(at.cells), member[at.member] + self.down, at.cells + at.member
+        )
         if self.rows.size:
             reach = cell[self.tail] + self.shift
             best = np.minimum.reduceat(reach, self.start)
             hits = np.flatnonzero(reach == best[self.of_row])
             first = hits[np.searchsorted(self.of_row[hits], np.arange(self.heads.size))]
-            self._closer(self.heads, best, self.tail[first], self.rows[first])
+            self._shorten_distances(self.heads, best, self.tail[first], self.rows[first])
         reach = (cell + self.up)[at.by_member]
         best = np.minimum.reduceat(reach, at.member_start)
         hits = np.flatnonzero(reach == best[at.of_member_row])
         first = hits[np.searchsorted(at.of_member_row[hits], np.arange(at.filled.size))]
-        self._closer(at.cells + at.filled, best, at.by_member[first])
+        self._shorten_distances(at.cells + at.filled, best, at.by_member[first])
         everyone = np.arange(at.cells, at.sink)
-        self._closer(everyone, sink + self.back, np.full(everyone.size, at.sink))
+        self._shorten_distances(everyone, sink + self.back, np.full(everyone.size, at.sink))
         nearest = int((member + self.out).argmin())
-        self._closer(
+        self._shorten_distances(
             np.array([at.sink]), (member + self.out)[[nearest]], np.array([at.cells + nearest])
         )
         return not np.array_equal(self.distance, old)
 
-    def _closer(self, nodes: Ints, reach: Ints, parent: Ints, row: Ints | None = None) -> None:
+    def _shorten_distances(
+        self, nodes: Ints, reach: Ints, parent: Ints, row: Ints | None = None
+    ) -> None:
         better = reach < self.distance[nodes]
         if better.any():
             nodes = nodes[better]

@@ -64,8 +64,8 @@ class Compaction:
         After a failure, the other partitions are still compacted. Then the first failure is raised.
         """
         due: list[tuple[float, int, Topic, PartitionLog]] = []
-        for number, (topic, log) in enumerate(self._compacted()):
-            found = self._due(topic, log)
+        for number, (topic, log) in enumerate(self._compacted_logs()):
+            found = self._part_to_clean(topic, log)
             if found is not None:
                 due.append((-found.ratio, number, topic, log))
             if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
@@ -90,7 +90,7 @@ class Compaction:
             raise first
         return freed
 
-    def _compacted(self) -> Iterator[tuple[Topic, PartitionLog]]:
+    def _compacted_logs(self) -> Iterator[tuple[Topic, PartitionLog]]:
         for topic in list(self._host.catalogue):
             if self._is_compacted(topic):
                 for log in topic.partitions:
@@ -109,7 +109,7 @@ class Compaction:
             int(config(topic, "max.compaction.lag.ms")),
         )
 
-    def _due(self, topic: Topic, log: PartitionLog) -> Cleanable | None:
+    def _part_to_clean(self, topic: Topic, log: PartitionLog) -> Cleanable | None:
         if log.deleted or not log.size:
             return None
         rules = self.rules(topic)
@@ -122,7 +122,7 @@ class Compaction:
         """Run passes over one partition until it is no longer due; return the bytes freed."""
         freed = 0
         while self._is_compacted(topic):
-            found = self._due(topic, log)
+            found = self._part_to_clean(topic, log)
             if found is None:
                 break
             freed += await self._pass(topic, log, found)

@@ -41,14 +41,14 @@ class WarmupRule:
             return False
         behind = 0
         for t in self.units[u].changelogs:
-            end, at = self._at(owner, t, p), self._at(m, t, p)
+            end, at = self._position(owner, t, p), self._position(m, t, p)
             at = 0 if at > end + PLAUSIBLE_GROWTH else at
             behind += max(0, end - at)
             if at == 0 and end > self.policy.acceptable_from_nothing:
                 return True
         return behind > self.policy.acceptable_recovery_lag
 
-    def _at(self, m: int, topic: str, p: int) -> int:
+    def _position(self, m: int, topic: str, p: int) -> int:
         said = self.members[m].positions
         return 0 if said is None else int(offsets_at(claim_on(said, topic), np.array([p]))[0])
 

@@ -119,7 +119,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """Return the assignment of every member, as the leader. Cost: that of :func:`faust_assigner.plan`."""
-        joined = [self._read(member_id, members[member_id]) for member_id in sorted(members)]
+        joined = [self._read_member(member_id, members[member_id]) for member_id in sorted(members)]
         topics = sorted({topic for one in joined for topic in one.topics})
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         given = self.place(
@@ -144,7 +144,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """Return the sets of co-partitioned topics. None: all with equal counts and subscribers."""
         return ()
 
-    def _read(self, member_id: str, told: ConsumerProtocolMemberMetadata) -> Joined:
+    def _read_member(self, member_id: str, told: ConsumerProtocolMemberMetadata) -> Joined:
         data = UserData()
         if told.user_data:
             try:

@@ -95,7 +95,9 @@ class Fleet:
 
     def copies(self) -> dict[str, set[Place]]:
         """Return member's name -> the changelog partitions of which it has the state."""
-        return {name: set(_held(worker, self.facts)) for name, worker in self.workers.items()}
+        return {
+            name: set(_held_partitions(worker, self.facts)) for name, worker in self.workers.items()
+        }
 
     def without(self, names: Collection[str]) -> Fleet:
         """Return the fleet without these members."""
@@ -122,7 +124,7 @@ class Fleet:
         found = decide(view, lambda topic: range(self.partitions.get(topic, 0)), said)
         if found.plan is None:
             raise NotKnown(f"the planner fails on this group: {found.failure!r}")
-        return self._after(found), tuple(self._moved(found)), found.follows
+        return self._fleet_after(found), tuple(self._moves_of(found)), found.follows
 
     def at_rest(self) -> tuple[Fleet, tuple[Moved, ...]]:
         """Return (the fleet after all rounds that follow each other at once, their moves).
@@ -158,7 +160,9 @@ class Fleet:
         return replace(
             self,
             workers={
-                name: replace(w, positions={p: self.ends.get(p, 0) for p in _held(w, self.facts)})
+                name: replace(
+                    w, positions={p: self.ends.get(p, 0) for p in _held_partitions(w, self.facts)}
+                )
                 for name, w in self.workers.items()
             },
         )
@@ -176,11 +180,13 @@ class Fleet:
             0, list(worker.topics), encode_join(data, worker.topics, for_stock=False)
         )
 
-    def _moved(self, found: Round) -> Iterator[Moved]:
+    def _moves_of(self, found: Round) -> Iterator[Moved]:
         plan = found.plan
         assert plan is not None
         names = {worker.member_id: worker.name for worker in self.workers.values()}
-        held = {name: set(_held(worker, self.facts)) for name, worker in self.workers.items()}
+        held = {
+            name: set(_held_partitions(worker, self.facts)) for name, worker in self.workers.items()
+        }
         for g, group in enumerate(plan.groups):
             if group.weightless:
                 continue
@@ -221,13 +227,13 @@ class Fleet:
             total += max(0, end - (at or 0))
         return total
 
-    def _after(self, found: Round) -> Fleet:
+    def _fleet_after(self, found: Round) -> Fleet:
         workers = {}
         for name, worker in self.workers.items():
             answer = decode_answer(found.answers[worker.member_id].user_data)
             stateful = self.facts.stateful
             actives = actives_to_claim(worker.data.globals_, answer)
-            before = set(_held(worker, self.facts))
+            before = set(_held_partitions(worker, self.facts))
             data = replace(
                 worker.data,
                 actives=actives,
@@ -254,14 +260,14 @@ class Fleet:
                     place: self.ends.get(place, 0)
                     if place in mine
                     else worker.positions.get(place, 0)
-                    for place in _held(given, self.facts)
+                    for place in _held_partitions(given, self.facts)
                 },
             )
         after = replace(self, workers=workers, generation=found.inputs.generation)
         return replace(after, owner={**self.owner, **after.owners()})
 
 
-def _held(worker: Worker, facts: TableFacts) -> Iterator[Place]:
+def _held_partitions(worker: Worker, facts: TableFacts) -> Iterator[Place]:
     """Yield the changelog partitions of which the member has state."""
     data = worker.data
     for claims in (data.actives, data.standbys, data.on_disk):

@@ -106,9 +106,9 @@ def _check_copies(steps: Sequence[Step], played: Sequence[Played]) -> Check:
     dark = [f"{_place(m)} on {m.to}" for m in moves if m.records is None]
     stateful = sum(bool(moved.changelogs) for one in played for moved in one.moved)
     if bad:
-        return Check(name=COPIES, state=FAILED, text=_some(bad))
+        return Check(name=COPIES, state=FAILED, text=_join_some(bad))
     if dark:
-        return Check(name=COPIES, state=UNKNOWN, text=f"the lag is not known of {_some(dark)}")
+        return Check(name=COPIES, state=UNKNOWN, text=f"the lag is not known of {_join_some(dark)}")
     text = (
         f"{stateful} {'move' if stateful == 1 else 'moves'} of tasks with tables, each to a copy that "
         "has caught up"
@@ -130,7 +130,7 @@ def _cold_move_text(move: Move) -> str:
     return f"{where}, whose copy is {move.records:,} records behind"
 
 
-def _some(said: Sequence[str]) -> str:
+def _join_some(said: Sequence[str]) -> str:
     shown = "; ".join(said[:3])
     return f"{shown}; and {len(said) - 3} more" if len(said) > 3 else shown
 
@@ -148,7 +148,7 @@ def _check_disk_room(seen: Seen, played: Sequence[Played]) -> Check:
             for place in places:
                 size = size_of(seen, place)
                 if size is None or free[hosts[name]] is None:
-                    dark.add(f"{_named(place)} on {name}")
+                    dark.add(f"{_name_of(place)} on {name}")
                 else:
                     wanted[hosts[name]] += size
         short += [
@@ -158,7 +158,7 @@ def _check_disk_room(seen: Seen, played: Sequence[Played]) -> Check:
         ]
         most = max([most, *wanted.values()])
     if short:
-        return Check(name=ROOM, state=FAILED, text=_some(short))
+        return Check(name=ROOM, state=FAILED, text=_join_some(short))
     if dark:
         return Check(
             name=ROOM,
@@ -171,7 +171,7 @@ def _check_disk_room(seen: Seen, played: Sequence[Played]) -> Check:
     return Check(name=ROOM, state=OK, text=text)
 
 
-def _named(place: tuple[str, int]) -> str:
+def _name_of(place: tuple[str, int]) -> str:
     return f"{place[0]}/{place[1]}"
 
 

@@ -228,7 +228,7 @@ class Watch:
     async def _once(self, looks: Looker) -> float:
         """Query once; return the seconds until the next query."""
         began = time.thread_time()
-        report, problem = await self._found(looks)
+        report, problem = await self._look_again(looks)
         version = self.shown.version + 1
         try:
             shown = self._drawn(report, problem, version)
@@ -244,7 +244,7 @@ class Watch:
         spent_s = time.thread_time() - began
         return max(self._every_s, spent_s / self.share - spent_s)
 
-    async def _found(self, looks: Looker) -> tuple[Report | None, Problem | None]:
+    async def _look_again(self, looks: Looker) -> tuple[Report | None, Problem | None]:
         """Return a new report, or the last report and the problem that prevented a new report."""
         try:
             evidence = await looks.look()

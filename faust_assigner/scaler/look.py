@@ -77,7 +77,7 @@ def look_of(evidence: Evidence) -> Look:
         tasks=_tasks(evidence, views),
         standbys=_standbys(views) if changelogs_of(evidence, views) else 0,
         sources=sources,
-        busy=(*_busy(report, views), *_leaderless(evidence)),
+        busy=(*_reasons_to_wait(report, views), *_leaderless(evidence)),
         notes=tuple(_notes(report, sources)),
     )
 
@@ -133,7 +133,7 @@ def _never_committed(evidence: Evidence, sources: Mapping[Place, Source]) -> dic
     }
 
 
-def _busy(report: Report, views: Sequence[View]) -> Iterator[str]:
+def _reasons_to_wait(report: Report, views: Sequence[View]) -> Iterator[str]:
     """Yield the reasons against a change of the size: of the group, then of members and of partitions."""
     if report.members and not report.is_settled:
         yield f"a rebalance is in progress ({report.state})"

@@ -110,14 +110,14 @@ def observed(memory: Memory, look: Look, settings: Settings) -> Memory:
     # One sample from before the window stays, so that rare queries still cover the window.
     kept = memory.samples[max(0, old - 1) :][-MOST_SAMPLES:]
     samples = (*kept, _sample(kept, last, look))
-    rates = (*memory.rates, *_measured(last, look))[-MOST_RATES:]
+    rates = (*memory.rates, *_busy_rates(last, look))[-MOST_RATES:]
     return replace(known, samples=samples, rates=rates, last=look)
 
 
 def _sample(before: Sequence[Sample], last: Look, look: Look) -> Sample:
     both = [(last.sources[place], look.sources[place]) for place in _common(last, look)]
     arrived = before[-1].arrived + sum(max(0, now.end - then.end) for then, now in both)
-    processed = before[-1].processed + sum(_processed(then, now) for then, now in both)
+    processed = before[-1].processed + sum(_count_processed(then, now) for then, now in both)
     since = next(
         (one for one in before if one.at >= look.taken_at - RATE_S - LEAST_APART_S), before[-1]
     )
@@ -134,13 +134,13 @@ def _common(last: Look, look: Look) -> Iterator[Place]:
     return (place for place in look.sources if place in last.sources)
 
 
-def _processed(then: Source, now: Source) -> int:
+def _count_processed(then: Source, now: Source) -> int:
     if then.committed is None or now.committed is None:
         return 0
     return max(0, now.committed - then.committed)
 
 
-def _measured(last: Look, look: Look) -> Iterator[float]:
+def _busy_rates(last: Look, look: Look) -> Iterator[float]:
     """Yield the rates of the workers that were busy for the whole time between two queries.
 
     A worker was busy if it processed no more records than waited at the first query. Only queries of a
@@ -156,7 +156,7 @@ def _measured(last: Look, look: Look) -> Iterator[float]:
         if then.owner != now.owner:
             moved |= {then.owner, now.owner}
         waiting[now.owner] += then.lag
-        done[now.owner] += _processed(then, now)
+        done[now.owner] += _count_processed(then, now)
     for owner in sorted(waiting):
         if owner and owner not in moved and 0 < done[owner] <= waiting[owner]:
             yield done[owner] / (look.taken_at - last.taken_at)

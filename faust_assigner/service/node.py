@@ -229,7 +229,7 @@ class AssignerNode:
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
         }
         async with self._callers.handle_request(consumer_name, identity, incarnation):
-            return self._dated(await self._registered.hold(consumer_name, incarnation, held))
+            return self._as_epoch(await self._registered.hold(consumer_name, incarnation, held))
 
     async def deregister(
         self, consumer_name: str, *, identity: str = "", incarnation: str = ""
@@ -269,7 +269,7 @@ class AssignerNode:
         """
         return await self._registered.drain(consumer_name)
 
-    def _dated(self, revision: int) -> int:
+    def _as_epoch(self, revision: int) -> int:
         """Return a revision of the store on the scale of epochs: plus the base."""
         return self._mirror.view.base + revision
 
@@ -278,11 +278,11 @@ class AssignerNode:
 
         Like :meth:`remove_topic`, return the revision from which the change holds.
         """
-        return self._dated(await self._catalogue.set(checked_topic(topic), partition_count))
+        return self._as_epoch(await self._catalogue.set(checked_topic(topic), partition_count))
 
     async def remove_topic(self, topic: str) -> int:
         """Remove a topic from the service: its owners lose its partitions. Raises ``NotFound``."""
-        return self._dated(await self._catalogue.remove(checked_topic(topic)))
+        return self._as_epoch(await self._catalogue.remove(checked_topic(topic)))
 
     @property
     def view(self) -> View:

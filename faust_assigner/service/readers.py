@@ -42,7 +42,7 @@ class Reader:
         return value
 
 
-def _at(names: tuple[str, ...]) -> TopicPartition:
+def _partition_at(names: tuple[str, ...]) -> TopicPartition:
     """Return the partition that a key names. Raises ``ValueError`` for an invalid number.
 
     Each partition has exactly one key: a different spelling of the number is invalid, too.
@@ -58,28 +58,33 @@ def _process(names: tuple[str, ...]) -> tuple[str, str]:
     return names[0], "" if names[1] == "-" else names[1]
 
 
-def _first(names: tuple[str, ...]) -> str:
+def _first_name(names: tuple[str, ...]) -> str:
     return names[0]
 
 
 #: The key's kind and its number of further parts -> the reader of such keys.
 READERS: Final[Mapping[tuple[str, int], Reader]] = {
-    ("consumers", 1): Reader("consumers", _first, _value(values.load_consumer), "name"),
+    ("consumers", 1): Reader("consumers", _first_name, _value(values.load_consumer), "name"),
     ("assignments", 2): Reader(
-        "assignments", _at, lambda kv: values.load_assigned(kv.value, kv.mod_revision), "at"
+        "assignments",
+        _partition_at,
+        lambda kv: values.load_assigned(kv.value, kv.mod_revision),
+        "at",
     ),
-    ("handoffs", 2): Reader("handoffs", _at, _value(values.load_handoff), "at"),
+    ("handoffs", 2): Reader("handoffs", _partition_at, _value(values.load_handoff), "at"),
     ("fences", 2): Reader("fences", _process),
-    ("resyncs", 1): Reader("resyncs", _first, _value(bytes.decode)),
-    ("awaiting", 1): Reader("awaiting", _first),
-    ("removed", 1): Reader("removed", _first),
-    ("paused", 1): Reader("pauses", _first, _value(values.load_pause)),
-    ("pins", 2): Reader("pins", _at, _value(values.load_pin), "at"),
-    ("departed", 1): Reader("departed", _first),
+    ("resyncs", 1): Reader("resyncs", _first_name, _value(bytes.decode)),
+    ("awaiting", 1): Reader("awaiting", _first_name),
+    ("removed", 1): Reader("removed", _first_name),
+    ("paused", 1): Reader("pauses", _first_name, _value(values.load_pause)),
+    ("pins", 2): Reader("pins", _partition_at, _value(values.load_pin), "at"),
+    ("departed", 1): Reader("departed", _first_name),
     ("expelled", 2): Reader("expelled", _process),
     ("config", 2): Reader("topics", lambda names: names[1], _value(values.load_topic), "topic"),
-    ("cooldowns", 3): Reader("cooldowns", lambda n: (_at(n[:2]), n[2]), _value(values.load_until)),
-    ("replicas", 1): Reader("replicas", _first, _value(values.load_partitions)),
-    ("epochs", 1): Reader("bases", _first, _value(values.load_base)),
-    ("assigner", 1): Reader("leaders", _first, _value(values.load_leader)),
+    ("cooldowns", 3): Reader(
+        "cooldowns", lambda n: (_partition_at(n[:2]), n[2]), _value(values.load_until)
+    ),
+    ("replicas", 1): Reader("replicas", _first_name, _value(values.load_partitions)),
+    ("epochs", 1): Reader("bases", _first_name, _value(values.load_base)),
+    ("assigner", 1): Reader("leaders", _first_name, _value(values.load_leader)),
 }

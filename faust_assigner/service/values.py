@@ -137,7 +137,7 @@ def _place(at: TopicPartition) -> dict[str, object]:
     return {"topic": at.topic, "partition": at.partition}
 
 
-def _at(document: Mapping[str, Any]) -> TopicPartition:
+def _partition_of(document: Mapping[str, Any]) -> TopicPartition:
     return TopicPartition(str(document["topic"]), int(document["partition"]))
 
 
@@ -187,7 +187,7 @@ def dump_assigned(assigned: Assigned) -> bytes:
 def load_assigned(value: bytes, mod_revision: int) -> Assigned:
     """Decode an assignment. Raises the errors of :func:`load_consumer`."""
     d = _load(value)
-    return Assigned(_at(d), str(d["owner"]), mod_revision, **_read(d, _OF_ASSIGNED))
+    return Assigned(_partition_of(d), str(d["owner"]), mod_revision, **_read(d, _OF_ASSIGNED))
 
 
 def dump_handoff(handoff: Handoff) -> bytes:
@@ -208,7 +208,7 @@ def load_handoff(value: bytes) -> Handoff:
     d = _load(value)
     owners = str(d["old_owner"]), str(d["new_owner"])
     begun = Phase(d["phase"]), float(d["started_at"])
-    return Handoff(_at(d), *owners, *begun, **_read(d, _OF_HANDOFF))
+    return Handoff(_partition_of(d), *owners, *begun, **_read(d, _OF_HANDOFF))
 
 
 def dump_topic(config: TopicConfig) -> bytes:
@@ -269,7 +269,7 @@ def dump_pin(pin: Pin) -> bytes:
 def load_pin(value: bytes) -> Pin:
     """Decode a pin. Raises the errors of :func:`load_consumer`."""
     d = _load(value)
-    return Pin(_at(d), str(d["consumer"]), bool(d.get("once", False)))
+    return Pin(_partition_of(d), str(d["consumer"]), bool(d.get("once", False)))
 
 
 def dump_pause(pause: Pause) -> bytes:

@@ -38,7 +38,9 @@ class Judge:
             )
         # A snapshot with the current topic id needs no comparison, so no other manifest is read.
         others = (
-            () if manifest.topic_id is not None and manifest.topic_id == log.topic_id else self._all
+            ()
+            if manifest.topic_id is not None and manifest.topic_id == log.topic_id
+            else self._all_snapshots
         )
         return earlier_topic(
             manifest,
@@ -55,7 +57,7 @@ class Judge:
         )
 
     @cached_property
-    def _all(self) -> Sequence[Manifest]:
+    def _all_snapshots(self) -> Sequence[Manifest]:
         return all_snapshots(self.catalog, self.log.topic)
 
 

@@ -47,13 +47,13 @@ class EndOffsets:
         if not topics:
             return {}
         if self._consumer is None:
-            self._consumer = await _started(AIOKafkaConsumer(**self._connection))
+            self._consumer = await _start(AIOKafkaConsumer(**self._connection))
         ends = await end_offsets(self._consumer, topics)
         self.leaderless = frozenset((*tp,) for tp, end in ends.items() if end is None)
         return {(*tp,): end for tp, end in ends.items() if end is not None}
 
 
-async def _started(consumer: AIOKafkaConsumer) -> AIOKafkaConsumer:
+async def _start(consumer: AIOKafkaConsumer) -> AIOKafkaConsumer:
     try:
         await consumer.start()
     except BaseException:

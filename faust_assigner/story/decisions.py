@@ -118,11 +118,11 @@ def decision_of(row: Mapping[str, Any], placed: Placed, shared: Collection[str])
         asked=decode_plan_input(row.get("asked")),
         actives=placed.actives,
         standbys=placed.standbys,
-        before=_before(row, names, shared),
+        before=_previous_round(row, names, shared),
     )
 
 
-def _before(
+def _previous_round(
     row: Mapping[str, Any], names: Mapping[str, str], shared: Collection[str]
 ) -> Decision | None:
     """Return the previous round, of which the row has only the owners; None if the row cannot be decoded.

@@ -95,7 +95,7 @@ def incidents(story: Story) -> tuple[Incident, ...]:
         last = found[-1][-1] if found else None
         if (
             last is not None
-            and _before(decision, last) is last
+            and _decision_before(decision, last) is last
             and (last.follows or decision.completes)
         ):
             found[-1].append(decision)
@@ -103,12 +103,12 @@ def incidents(story: Story) -> tuple[Incident, ...]:
             found.append([decision])
     earlier: list[Decision | None] = [None, *(rounds[-1] for rounds in found)]
     return tuple(
-        Incident(rounds=tuple(rounds), before=_before(rounds[0], last))
+        Incident(rounds=tuple(rounds), before=_decision_before(rounds[0], last))
         for rounds, last in zip(found, earlier, strict=False)
     )
 
 
-def _before(first: Decision, last: Decision | None) -> Decision | None:
+def _decision_before(first: Decision, last: Decision | None) -> Decision | None:
     """Return the decision before ``first``: the last one in the ledger, or ``first.before`` if that is newer.
 
     ``first.before`` is newer if another leader's decisions are missing from the ledger.

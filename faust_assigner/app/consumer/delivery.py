@@ -208,7 +208,7 @@ def install_lanes(app: App, *, is_exact: bool = False) -> None:
     ``is_exact``: the app's setting is ``exactly_once``.
     """
     urgent = partial(_waited_for, app) if is_exact else None
-    app.FlowControlQueue = partial(_fair, app.FlowControlQueue, urgent)
+    app.FlowControlQueue = partial(_make_fair_queue, app.FlowControlQueue, urgent)
 
 
 def _waited_for(app: App, items: Iterable[EventT[object]]) -> object | None:
@@ -217,7 +217,7 @@ def _waited_for(app: App, items: Iterable[EventT[object]]) -> object | None:
     return None if held is None else held.first_waited_for(items)
 
 
-def _fair(
+def _make_fair_queue(
     make: Callable[..., FlowControlQueue],
     urgent: Callable[[Iterable[Any]], object | None] | None,
     *args: object,

@@ -225,11 +225,11 @@ class TransactionalStream(TimelyStream):
         by_hand: bool = False,
     ) -> AsyncGenerator[list[object], None]:
         within_s = want_seconds(within) if within else None
-        batches = self._hand_out(self._collected(max_), within_s, shown, by_hand)
+        batches = self._hand_out(self._collect(max_), within_s, shown, by_hand)
         self._active_agens.add(batches)  # the stream closes these generators at its end
         return batches
 
-    def _collected(self, most: int) -> BatchBuffer:
+    def _collect(self, most: int) -> BatchBuffer:
         if self._buffer is None:
             self._buffer = BatchBuffer(self, most)
             self.enable_acks = False

@@ -148,7 +148,8 @@ class RecordBoundaryCommits:
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
                 if deadline - late_since > LONGEST_S:
                     first = min(
-                        self._unfinished(self._transactions.reached(transactional_id)), default=None
+                        self._unfinished_records(self._transactions.reached(transactional_id)),
+                        default=None,
                     )
                     logger.warning(
                         "%s: records have been in progress without a gap for %s s, so the commit "
@@ -192,9 +193,9 @@ class RecordBoundaryCommits:
         await self._consumer.commit()
 
     def _is_settled(self, reached: Mapping[TP, int]) -> bool:
-        return next(self._unfinished(reached), None) is None
+        return next(self._unfinished_records(reached), None) is None
 
-    def _unfinished(self, reached: Mapping[TP, int]) -> Iterator[tuple[TP, int]]:
+    def _unfinished_records(self, reached: Mapping[TP, int]) -> Iterator[tuple[TP, int]]:
         """Iterate over (partition, offset) of the unfinished records up to the offsets ``reached``."""
         return (
             (message.tp, message.offset)

@@ -69,7 +69,7 @@ class Reading:
                 raise NotHere("a copy answers only for the row of the requested key")
             return None
         if self.who is Who.COPY_HERE:
-            self._require_fresh(self._beside(store.table))
+            self._require_fresh(self._same_partition_of(store.table))
             return [self.tp.partition]
         if store.table is not self.table:
             return None
@@ -105,7 +105,7 @@ class Reading:
         except Exception:  # the key cannot be decoded, so it is not the requested key
             return False
 
-    def _beside(self, table: CollectionT) -> TP:
+    def _same_partition_of(self, table: CollectionT) -> TP:
         """Return the requested partition number of a second table.
 
         Tables of one co-partitioned group have the same keys in the same partition numbers. Raises

@@ -55,7 +55,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         """Return this worker's state of a changelog partition, without a request to the broker."""
         if self.is_owner(tp):
             return Here(is_owner=True)
-        applied, marks = self._applied(tp), self.marks.get(tp)
+        applied, marks = self._last_offset_of(tp), self.marks.get(tp)
         if applied is None or marks is None:
             return Here()
         fresh_at = marks.fresh_at(applied)
@@ -92,7 +92,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
 
     # -- copies
 
-    def _applied(self, tp: TP) -> int | None:
+    def _last_offset_of(self, tp: TP) -> int | None:
         """Return the offset of the copy's last record; None without a copy.
 
         If possible, records in the recovery's buffer are written first, so that they count.
@@ -160,7 +160,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             # Use the group's generation as well: Faust's own number does not change in cooperative
             # rounds.
             began = (app.assignor.generation, app.consumer_generation_id, recovery.replays)
-            out, applied = self._handed_out.get(tp), self._applied(tp)
+            out, applied = self._handed_out.get(tp), self._last_offset_of(tp)
             if out is not None and (out.began != began or applied is None):
                 del self._handed_out[tp]
             elif (

@@ -89,7 +89,7 @@ def eager_members_line(found: Round) -> str | None:
         return None
     return (
         f"Rebalances stop everybody until each worker is cooperative; the next roll is that of "
-        f"{_named(others)}; on the way back to stock, that of the cooperative ones ({len(able)}) "
+        f"{_list_names(others)}; on the way back to stock, that of the cooperative ones ({len(able)}) "
         "with "
         "FAUST_ASSIGNER_COOPERATIVE=0"
     )
@@ -185,14 +185,14 @@ def _log_topic_problems(found: Round, counters: Counter[str]) -> None:
             "Topics without partitions are left out: %s. Their records are not processed, and "
             "tables with "
             "such a changelog are not restored; create the topics",
-            _named(found.missing),
+            _list_names(found.missing),
         )
     if found.claimed.beyond:
         counters["shrunk_topics"] += len(found.claimed.beyond)
         logger.warning(
             "Claims on partitions that no longer exist are ignored; check whether a topic was "
             "deleted and created again: %s",
-            _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())),
+            _list_names(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())),
         )
     if (
         disbelieved := found.plan.warmup_plan.disbelieved
@@ -203,7 +203,7 @@ def _log_topic_problems(found: Round, counters: Counter[str]) -> None:
         logger.warning(
             "Copies beyond the end of their changelog count as empty; check whether a topic was "
             "deleted and created again: %s",
-            _named(f"{t} ({n})" for t, n in sorted(disbelieved.items())),
+            _list_names(f"{t} ({n})" for t, n in sorted(disbelieved.items())),
         )
 
 
@@ -213,7 +213,7 @@ def _log_shared_urls(found: Round, counters: Counter[str]) -> None:
             "%d members report the same URL %s; requests may reach the wrong member: %s",
             len(members),
             url,
-            _named(members),
+            _list_names(members),
         )
     counters["duplicate_urls"] += len(found.shared_urls)
 
@@ -224,7 +224,7 @@ def _log_unknown_tables(found: Round, counters: Counter[str], own: TableFacts) -
         logger.warning(
             "The leader's app does not declare the tables of these changelogs, for example during "
             "a rolling deploy: %s",
-            _named(unknown),
+            _list_names(unknown),
         )
 
 
@@ -239,7 +239,7 @@ def _log_oversize(found: Round, counters: Counter[str]) -> None:
         )
 
 
-def _named(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     listed = list(names)
     more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
     return ", ".join(listed[:MOST_NAMED]) + more

@@ -29,7 +29,10 @@ def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
     for g, group in enumerate(found.groups):
         for m, member_id in enumerate(found.member_ids):
             data = claims[member_id]
-            mine = [_all(claim, group, every=True) for claim in (data.actives, data.promised)]
+            mine = [
+                _claimed_numbers(claim, group, every=True)
+                for claim in (data.actives, data.promised)
+            ]
             own = found.layout.of(g, owner)
             own[np.concatenate(mine)] = m
         seats = standby[found.layout.start[g] : found.layout.start[g + 1]]
@@ -46,7 +49,7 @@ def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
     return replace(found, flat_owner=owner, flat_standby=standby, warmup_plan=warmup_plan)
 
 
-def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
+def _claimed_numbers(claims: Claims, group: Group, *, every: bool) -> Ints:
     """Return the claimed task numbers of ``group``, read from the claim on one topic.
 
     ``every`` selects all topics of the group; without it only the changelogs are selected. The first
@@ -65,7 +68,7 @@ def _seat(seats: Ints, spare: Ints, owner: Ints, claims: Sequence[Claims], group
     """
     taken = np.zeros(owner.size, dtype=np.int64)
     for m, claim in enumerate(claims):
-        numbers = _all(claim, group, every=False)
+        numbers = _claimed_numbers(claim, group, every=False)
         numbers = numbers[owner[numbers] != m]
         free = taken[numbers] < seats.shape[1]
         spare[numbers[~free]] = m

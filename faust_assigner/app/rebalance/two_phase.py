@@ -51,7 +51,7 @@ def step(
     round its metadata is unreadable. It gets no partition that another member processes, and after
     one try no second round follows for it: the rounds would never end.
     """
-    blocked, held_up_by = _blocked(placement, said)
+    blocked, held_up_by = _blocked_moves(placement, said)
     if not blocked:
         return Step(placement)
     mute = {one.member_id for one in said if not one.data.is_ours}
@@ -163,7 +163,7 @@ def _is_in(
     return mask is not None and bool(mask[number])
 
 
-def _blocked(
+def _blocked_moves(
     placement: Placement, said: Sequence[MemberClaims]
 ) -> tuple[dict[tuple[int, str], Bools], frozenset[str]]:
     """Return (group id, new owner) -> bool[partitions], and the members that delay moves.
@@ -178,7 +178,10 @@ def _blocked(
         return {}, frozenset()
     newest = max(one.data.generation for one in said)
     old = set()
-    settled, theirs = _settled(placement, said, index), _processed(placement, said, index)
+    settled, theirs = (
+        _promise_generations(placement, said, index),
+        _claim_generations(placement, said, index),
+    )
     found: dict[tuple[int, str], Bools] = {}
     for one in holders:
         for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
@@ -201,7 +204,7 @@ def _blocked(
     return found, frozenset(old)
 
 
-def _settled(
+def _promise_generations(
     placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]
 ) -> dict[str, Ints]:
     """Return topic -> int64[partitions]: the generation of the promise to the new owner.
@@ -211,12 +214,12 @@ def _settled(
     never = np.iinfo(np.int64).max
     settled = {topic: np.full(owner.size, never) for topic, owner in placement.owners.items()}
     for one in said:
-        for topic, own in _own(placement, one, one.data.promised, index):
+        for topic, own in _claimed_and_placed(placement, one, one.data.promised, index):
             settled[topic][own] = one.data.generation
     return settled
 
 
-def _processed(
+def _claim_generations(
     placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]
 ) -> dict[str, Ints]:
     """Return topic -> int64[partitions]: the generation of the new owner's own claim, if any.
@@ -228,12 +231,14 @@ def _processed(
     nobody = np.iinfo(np.int64).min
     theirs = {topic: np.full(owner.size, nobody) for topic, owner in placement.owners.items()}
     for one in said:
-        for topic, own in _own(placement, one, one.data.actives, index) if one.data.holds else ():
+        for topic, own in (
+            _claimed_and_placed(placement, one, one.data.actives, index) if one.data.holds else ()
+        ):
             theirs[topic][own] = one.data.generation
     return theirs
 
 
-def _own(
+def _claimed_and_placed(
     placement: Placement, one: MemberClaims, claims: Claims, index: Mapping[str, int]
 ) -> Iterator[tuple[str, Ints]]:
     """Yield (topic, the partitions in ``claims`` that ``placement`` gives to the member)."""

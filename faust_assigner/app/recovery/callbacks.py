@@ -70,7 +70,7 @@ class RecoverCallbacks:
             self._running[table] = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(partial(self._ended, table))
+            task.add_done_callback(partial(self._callbacks_ended, table))
 
     async def _call(self, table: CollectionT, before: asyncio.Task[None] | None) -> None:
         """Call the table's callbacks after its earlier task, so that no two calls overlap."""
@@ -83,7 +83,7 @@ class RecoverCallbacks:
                 "Table %s: a callback of on_recover failed; the worker continues", table.name
             )
 
-    def _ended(self, table: CollectionT, task: asyncio.Task[None]) -> None:
+    def _callbacks_ended(self, table: CollectionT, task: asyncio.Task[None]) -> None:
         if self._running.get(table) is task:
             del self._running[table]
 

@@ -137,10 +137,10 @@ class RestoreThreads:
         """Run in a thread; ``stop_and_wait`` waits for the thread even if this call is cancelled."""
         work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **more))
         self._working.add(work)
-        work.add_done_callback(self._ended)
+        work.add_done_callback(self._work_ended)
         return await asyncio.shield(work)
 
-    def _ended(self, work: asyncio.Future[Any]) -> None:
+    def _work_ended(self, work: asyncio.Future[Any]) -> None:
         self._working.discard(work)
         # If the waiting task was cancelled, asyncio would report the error as never retrieved.
         if not work.cancelled():

@@ -31,10 +31,10 @@ class Flushing:
     def soon(self, partition: int) -> None:
         """Flush after the current acknowledgements, since one answer acknowledges many records."""
         if not self._to_flush:
-            asyncio.get_running_loop().call_soon(self._all)
+            asyncio.get_running_loop().call_soon(self._flush_all)
         self._to_flush.add(partition)
 
-    def _all(self) -> None:
+    def _flush_all(self) -> None:
         partitions, self._to_flush = sorted(self._to_flush), set()
         for partition in partitions:
             self.flush(partition)

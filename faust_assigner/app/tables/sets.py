@@ -76,7 +76,7 @@ class WriteBehindSets(Sets):
                 self.storage[key] = self[key].as_stored_value()
                 self.partitions[key] = event.message.partition
             return
-        folded, ends = self._folded(events, to_key, to_value)
+        folded, ends = self._apply_operations(events, to_key, to_value)
         after = {place: self._row_of(one) for place, one in folded.items()}
         before = {
             (tp, raw): rows.file_row(tp.partition, raw)
@@ -104,7 +104,7 @@ class WriteBehindSets(Sets):
             else:
                 self._take(tp.partition, raw)
 
-    def _folded(
+    def _apply_operations(
         self,
         events: Iterable[Any],
         to_key: Callable[[object], object],

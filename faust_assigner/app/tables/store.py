@@ -279,7 +279,7 @@ class WriteBehindStore(Store):
             if partition in self._dbs:
                 yield self._dbs[partition]
 
-    def _over(self, database: Rdict) -> Overlay | None:
+    def _overlay_of(self, database: Rdict) -> Overlay | None:
         """Return the waiting changes of ``database``; None if there are none."""
         for partition, overlay in self.overlays.items():
             if overlay and self._dbs.get(partition) is database:
@@ -287,12 +287,12 @@ class WriteBehindStore(Store):
         return None
 
     def _visible_items(self, db: Rdict) -> Iterator[tuple[bytes, bytes]]:
-        overlay = self._over(db)
+        overlay = self._overlay_of(db)
         items: Iterator[tuple[bytes, bytes]] = super()._visible_items(db)
         return items if overlay is None else overlay.over(items)
 
     def _visible_keys(self, db: Rdict) -> Iterator[bytes]:
-        overlay = self._over(db)
+        overlay = self._overlay_of(db)
         keys: Iterator[bytes] = super()._visible_keys(db)
         if overlay is None:
             return keys

@@ -132,7 +132,7 @@ class Closing:
             if not self._is_here(partition):
                 continue
             if await self.windows.look_through(partition, partial(self._is_here, partition)):
-                until = await self._until(partition)
+                until = await self._closing_time(partition)
                 while until is not None and await self._close_some(partition, until):
                     await asyncio.sleep(0)
 
@@ -150,7 +150,7 @@ class Closing:
         end = self.windows.first(partition)
         return end is not None and until is not None and bool(self._table.window.stale(end, until))
 
-    async def _until(self, partition: int) -> float | None:
+    async def _closing_time(self, partition: int) -> float | None:
         """Return the partition's time, at most the machine's time; None if no window is due."""
         clock, reached = self._clock(), self.times.time(partition)
         if reached is not None and self._is_due(partition, min(clock, reached)):

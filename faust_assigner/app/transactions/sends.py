@@ -117,7 +117,7 @@ class RecordSends:
                 ),
             )
             place.share.sent()
-            sent.add_done_callback(partial(self._answered, place.share))
+            sent.add_done_callback(partial(self._broker_answered, place.share))
             return sent
         except Exception as exc:
             # not only KafkaError: aiokafka's IllegalOperation does not derive from it
@@ -150,7 +150,7 @@ class RecordSends:
         finally:
             place.leave()
 
-    def _answered(self, share: Share, sent: Any) -> None:
+    def _broker_answered(self, share: Share, sent: Any) -> None:
         """End the worker if the broker refuses a record, such as one that is too large for its topic.
 
         aiokafka commits a transaction without its refused records, unlike Kafka's own producer.

@@ -88,13 +88,13 @@ async def _owned_partitions(call: Call, request: Any) -> Partitions | None:
         return None
     if request.member_epoch == JOIN:
         # a joining member owns nothing: one partition is enough to refuse the request
-        listed = _first(listed)
+        listed = _first_partition(listed)
     if sum(len(topic.partitions) for topic in listed) > INLINE_ELEMENTS:
         return await call.node.crunch(lambda: _partitions_once(listed))
     return _partitions_once(listed)
 
 
-def _first(listed: Iterable[Any]) -> Iterable[Any]:
+def _first_partition(listed: Iterable[Any]) -> Iterable[Any]:
     found = next((topic for topic in listed if topic.partitions), None)
     return () if found is None else (replace(found, partitions=found.partitions[:1]),)
 
@@ -184,7 +184,7 @@ def _may_describe_all(call: Call, view: GroupView) -> bool:
     """Whether the peer may describe all topics that the members subscribe to, hold or are to get."""
     names = {name for member in view.members for name in member.subscribed_topic_names}
     for member in view.members:
-        for partitions in (_held(member), member.target):
+        for partitions in (_partitions_of(member), member.target):
             names.update(topic["topic_name"] for topic in _with_topic_names(call, partitions))
     return all(call.may(DESCRIBE, TOPIC, name) for name in names)
 
@@ -199,13 +199,13 @@ def _member_values(call: Call, member: MemberView) -> Values:
         "client_host": member.client_host,
         "subscribed_topic_names": member.subscribed_topic_names,
         "subscribed_topic_regex": member.subscribed_topic_regex,
-        "assignment": {"topic_partitions": _with_topic_names(call, _held(member))},
+        "assignment": {"topic_partitions": _with_topic_names(call, _partitions_of(member))},
         "target_assignment": {"topic_partitions": _with_topic_names(call, member.target)},
         "member_type": MEMBER_TYPES[member.protocol],
     }
 
 
-def _held(member: MemberView) -> Partitions:
+def _partitions_of(member: MemberView) -> Partitions:
     """Return a member's partitions, including partitions whose revocation is unconfirmed."""
     held = dict(member.assigned)
     for topic_id, numbers in member.revoking.items():

@@ -66,7 +66,9 @@ async def fetch(call: Call, request: FetchRequest) -> Values:
     if error is not ErrorCode.none:
         return {"error_code": error}
     parts = asked_in(request, call.version) if session is None else list(session.parts.items())
-    wants = await _wanted(call, parts, is_committed=request.isolation_level == READ_COMMITTED)
+    wants = await _requested_partitions(
+        call, parts, is_committed=request.isolation_level == READ_COMMITTED
+    )
     wait_ms = min(milliseconds(request.max_wait), MAX_WAIT_MS)
     min_bytes = max(request.min_bytes, 0)
     sound = bool(wants) and not any(w.error is not ErrorCode.none for w in wants)
@@ -76,7 +78,7 @@ async def fetch(call: Call, request: FetchRequest) -> Values:
     return await _answer(call, wants, request.max_bytes, session)
 
 
-async def _wanted(
+async def _requested_partitions(
     call: Call, parts: Iterable[tuple[Place, Any]], *, is_committed: bool
 ) -> list[Want]:
     """Return the requested partitions, each once, with the last values that the request has for it."""

@@ -97,7 +97,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> Values:
     groups = []
     for group in list(call.node.groups):
         may_see = sees_all or call.may(DESCRIBE, GROUP, group.group_id)
-        if may_see and _listed(group, states, types):
+        if may_see and _is_listed(group, states, types):
             groups.append(
                 {
                     "group_id": group.group_id,
@@ -110,7 +110,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> Values:
     return {"error_code": ErrorCode.none, "groups": groups}
 
 
-def _listed(group: Group, states: set[str], types: set[str]) -> bool:
+def _is_listed(group: Group, states: set[str], types: set[str]) -> bool:
     return (not states or group.state_name.lower() in states) and (
         not types or group.group_type in types
     )

@@ -116,14 +116,14 @@ class GroupQuota:
 
     def may_create(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
         """Whether a peer (None: the broker itself) may create one more group."""
-        left = self._left(creator.address if creator is not None else None, is_simple)
+        left = self._groups_left(creator.address if creator is not None else None, is_simple)
         return left > 0 and (creator is None or creator.created_groups < left)
 
     def needs_room(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
         """Whether an empty group must be removed for a peer: its address may create no more groups."""
-        return self._left(creator.address if creator is not None else None, is_simple) <= 0
+        return self._groups_left(creator.address if creator is not None else None, is_simple) <= 0
 
-    def _left(self, address: str | None, is_simple: bool) -> int:
+    def _groups_left(self, address: str | None, is_simple: bool) -> int:
         """Return how many more groups an address may create: the unused number minus its own groups."""
         left = limits.MAX_GROUPS - self._standing.total()
         if address is not None:

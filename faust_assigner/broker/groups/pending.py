@@ -25,7 +25,7 @@ class PendingOffsets:
     def __init__(self, store: Store) -> None:
         self._groups: dict[str, dict[int, dict[TopicPartition, PendingOffset]]] = {}
         for group_id, producer_id, key, entry, is_outdated in group_store.load_pending(store):
-            self._of(group_id, producer_id)[key] = entry, is_outdated
+            self._offsets_of(group_id, producer_id)[key] = entry, is_outdated
 
     def __iter__(self) -> Iterator[str]:
         """Return the groups with pending offsets."""
@@ -37,7 +37,7 @@ class PendingOffsets:
             for waiting in by_producer.values():
                 yield from ((group_id, topic) for topic, _ in waiting)
 
-    def _of(self, group_id: str, producer_id: int) -> dict[TopicPartition, PendingOffset]:
+    def _offsets_of(self, group_id: str, producer_id: int) -> dict[TopicPartition, PendingOffset]:
         return self._groups.setdefault(group_id, {}).setdefault(producer_id, {})
 
     def count(self, group_id: str) -> int:
@@ -64,7 +64,7 @@ class PendingOffsets:
         self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
     ) -> None:
         """Add pending offsets in memory; within a transaction, the latest offset of a partition counts."""
-        waiting = self._of(group_id, producer_id)
+        waiting = self._offsets_of(group_id, producer_id)
         waiting.update((key, (entry, False)) for key, entry in changes.items())
 
     def replaced_by(

@@ -81,11 +81,11 @@ class _CheckedAssignor:
             )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _CheckedAssignor) and self._same == other._same
+        return isinstance(other, _CheckedAssignor) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._same)
+        return hash(self._identity)
 
     @property
-    def _same(self) -> tuple[str, str]:
+    def _identity(self) -> tuple[str, str]:
         return self._name, self._place

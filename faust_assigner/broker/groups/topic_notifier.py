@@ -146,9 +146,9 @@ class HiddenTopics:
         client = principal if own else "", place
         if client not in self._found:
             self._found[client] = (
-                (self("", place) - own) | self._refused(client, own)
+                (self("", place) - own) | self._hidden_topics(client, own)
                 if own
-                else self._refused(client, self._topics.by_name)
+                else self._hidden_topics(client, self._topics.by_name)
             )
         return self._found[client]
 
@@ -165,7 +165,7 @@ class HiddenTopics:
             frozenset(acl.host for acl in acls),
         )
 
-    def _refused(self, client: tuple[str, str], names: Iterable[str]) -> frozenset[str]:
+    def _hidden_topics(self, client: tuple[str, str], names: Iterable[str]) -> frozenset[str]:
         may = self._authorizer.may
         return frozenset(name for name in names if not may(*client, DESCRIBE, TOPIC, name))
 

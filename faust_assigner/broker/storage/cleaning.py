@@ -199,10 +199,10 @@ class Pass:
         if had_batches or self.epochs.get(batch.producer_id) == batch.producer_epoch:
             return Outcome(base, None, entry, entry)
         if entry.horizon_ms == NONE:
-            return Outcome(base, None, entry, self._dated(entry))
+            return Outcome(base, None, entry, self._with_horizon(entry))
         return Outcome(base, None, entry, entry, is_removed=entry.horizon_ms <= self.now_ms)
 
-    def _dated(self, entry: Entry) -> Entry:
+    def _with_horizon(self, entry: Entry) -> Entry:
         # The longest retention is for ever, and the sum must fit into the entry.
         return entry._replace(horizon_ms=min(self.now_ms + self.delete_retention_ms, INT64_MAX))
 
@@ -230,7 +230,7 @@ class Pass:
             keeps &= ~is_tombstone
         after = entry
         if entry.horizon_ms == NONE and bool((keeps & is_tombstone).any()):
-            after = self._dated(entry)
+            after = self._with_horizon(entry)
         count = int(keeps.sum())
         if count == batch.count:
             return Outcome(base, None, entry, after)

@@ -104,12 +104,12 @@ class RocksStore:
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value, or None."""
-        value: bytes | None = _guarded(self._db.get, key)
+        value: bytes | None = _call_db(self._db.get, key)
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values in the order of the keys."""
-        values: list[bytes | None] = _guarded(self._db.get, list(keys))
+        values: list[bytes | None] = _call_db(self._db.get, list(keys))
         return values
 
     def cached(self, keys: Sequence[bytes]) -> list[bytes] | None:
@@ -150,7 +150,7 @@ class RocksStore:
         if fresh:
             self._require_space(sum(len(value) for _, value in fresh))
         try:
-            _guarded(self._db.write, batch)
+            _call_db(self._db.write, batch)
         except StoreFailed:
             self._is_broken = True  # RocksDB accepts no further write until it is reopened
             raise
@@ -183,8 +183,8 @@ class RocksStore:
 
     def reclaim(self) -> None:
         """Free the disk space of deleted data, which is slow."""
-        _guarded(self._db.flush)
-        _guarded(self._db.compact_range, None, None)
+        _call_db(self._db.flush)
+        _call_db(self._db.compact_range, None, None)
 
     def flush(self) -> int:
         """Wait for the disk; return how many writes are synced. Raises StoreFailed.
@@ -193,7 +193,7 @@ class RocksStore:
         """
         writes = self.sequence
         try:
-            _guarded(self._db.flush_wal, True)
+            _call_db(self._db.flush_wal, True)
         except StoreFailed:
             self._is_broken = True
             raise
@@ -235,7 +235,7 @@ class RocksStore:
         self.write_audit.close()
 
 
-def _guarded(call: Callable[..., object], *arguments: object) -> Any:
+def _call_db(call: Callable[..., object], *arguments: object) -> Any:
     try:
         return call(*arguments)
     except Exception as error:

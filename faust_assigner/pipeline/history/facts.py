@@ -68,7 +68,7 @@ def without(facts: Facts, keys: Iterable[Key]) -> dict[str, pa.Table]:
     """Return ``facts`` without the decisions ``keys`` and their placements."""
     gone = set(keys)
     return {
-        fact: rows.filter(pc.invert(_among(rows, gone)))
+        fact: rows.filter(pc.invert(_is_among(rows, gone)))
         if fact in ("decisions", "placements")
         else rows
         for fact, rows in facts.items()
@@ -77,10 +77,10 @@ def without(facts: Facts, keys: Iterable[Key]) -> dict[str, pa.Table]:
 
 def of_decisions(rows: pa.Table, keys: Iterable[Key]) -> pa.Table:
     """Return the rows of the decisions ``keys``; ``rows`` has columns ``group_id`` and ``decision_id``."""
-    return rows.filter(_among(rows, set(keys)))
+    return rows.filter(_is_among(rows, set(keys)))
 
 
-def _among(rows: pa.Table, keys: set[Key]) -> pa.Array:
+def _is_among(rows: pa.Table, keys: set[Key]) -> pa.Array:
     pairs = zip(rows["group_id"].to_pylist(), rows["decision_id"].to_pylist(), strict=True)
     return pa.array([pair in keys for pair in pairs], pa.bool_())
 

@@ -31,7 +31,7 @@ class Here:
         self.lines = RefusedLines()
         self._progress = progress or Progress()
         self._progress.follow(self.lines.counts)
-        self._facts = _within(options.period, facts_in(self.lines.watch(_batches(visit))))
+        self._facts = _facts_within(options.period, facts_in(self.lines.watch(_batches(visit))))
 
     def merge(self, store: Store, manifest: Manifest) -> Merged:
         """Merge each day that the visit touches."""
@@ -57,7 +57,7 @@ def _batches(visit: Visit) -> Iterator[pa.RecordBatch]:
         yield from parse_messages(read_span(span.source, span.partition, span.start, span.end))
 
 
-def _within(period: Period, facts: Facts) -> Facts:
+def _facts_within(period: Period, facts: Facts) -> Facts:
     """Return the facts in ``period``; a placement has the time of its decision."""
     if not period:
         return facts

@@ -84,7 +84,7 @@ class OnSpark:
     def _named(self) -> dict[Key, datetime | None]:
         """Return each decision that the lines name -> its earliest time; see :func:`resolve`."""
         micros = F.unix_micros(F.min("decision.ts")).alias("micros")
-        rows = self._parsed.groupBy(_of("group_id"), _of("decision_id")).agg(micros)
+        rows = self._parsed.groupBy(_column("group_id"), _column("decision_id")).agg(micros)
         return {
             (row.group_id, row.decision_id): None
             if row.micros is None
@@ -129,7 +129,9 @@ class OnSpark:
         lines = self._parsed.select(*LEDGER_TABLE.values()).where(
             F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES))
         )
-        of = (_of("group_id") == F.col("_group")) & (_of("decision_id") == F.col("_decision"))
+        of = (_column("group_id") == F.col("_group")) & (
+            _column("decision_id") == F.col("_decision")
+        )
         told = lines.join(F.broadcast(known), of, "left").withColumn(
             "_day", F.coalesce("_day", F.lit(PENDING))
         )
@@ -146,7 +148,7 @@ class OnSpark:
         return own.unionByName(echoes)
 
 
-def _of(name: str) -> F.Column:
+def _column(name: str) -> F.Column:
     return F.coalesce(*(F.col(f"{table}.{name}") for table in _EFFECTS)).alias(name)
 
 

@@ -96,7 +96,7 @@ def report_of(
         len(days),
         len(manifest.dates),
     )
-    lost = _lost(store, manifest)
+    lost = _count_lost(store, manifest)
     wanted = (options.gates, options.max_refused)
     quality = quality_of(store, manifest, tables, lost, refused, wanted, now)
     return Report(tables, lost, manifest.refused, about, manifest.generation, quality)
@@ -109,7 +109,7 @@ def _rows(store: Store, manifest: Manifest, table: str, days: list[str]) -> Rows
     return sorted(found, key=lambda row: tuple(row[key] for key in HISTORY_KEYS[table]))
 
 
-def _lost(store: Store, manifest: Manifest) -> int:
+def _count_lost(store: Store, manifest: Manifest) -> int:
     """Return the number of active placements whose decision is missing."""
     rows = store.read("placements", PENDING, manifest.days.get(PENDING), ["role"])
     return int(pc.sum(pc.equal(rows["role"], "active")).as_py() or 0)

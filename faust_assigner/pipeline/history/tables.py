@@ -64,9 +64,9 @@ def tables_of(facts: Facts) -> dict[str, pa.Table]:
         rows["owners"] += _owners(decision, placed)
     rows["moves"] += moves
     rows["rebalances"] += outcomes
-    rows["movement"] += _by(outcomes, ("policy",), _movement)
-    rows["balance"] += _by(outcomes, ("policy",), _balance)
-    rows["deploys"] += _by(outcomes, ("deploy", "policy"), _deploy)
+    rows["movement"] += _rows_by(outcomes, ("policy",), _movement)
+    rows["balance"] += _rows_by(outcomes, ("policy",), _balance)
+    rows["deploys"] += _rows_by(outcomes, ("deploy", "policy"), _deploy)
     recovered = facts["recoveries"].to_pylist()
     rows["recovery"] += _recovery(recovered)
     rows["slowest"] += _slowest(recovered)
@@ -182,7 +182,7 @@ def _owners(decision: DecisionRow, placed: Placed) -> Iterator[dict[str, object]
         }
 
 
-def _by(
+def _rows_by(
     outcomes: Sequence[Outcome],
     names: tuple[str, ...],
     row: Callable[[Sequence[Outcome]], dict[str, object]],

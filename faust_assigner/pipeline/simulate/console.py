@@ -47,8 +47,8 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
 
 def _show_events(events: Sequence[EventRow]) -> None:
     """Print predicted / recorded figures of the recorded rebalances whose figures differ most."""
-    ordered = sorted(events, key=lambda row: (-_missed(row), row["ts"]))[:EVENTS_PRINTED]
-    exact = sum(_missed(row) == 0 for row in events)
+    ordered = sorted(events, key=lambda row: (-_prediction_error(row), row["ts"]))[:EVENTS_PRINTED]
+    exact = sum(_prediction_error(row) == 0 for row in events)
     show_rows(
         f"The recorded rebalances again, predicted / recorded: {exact} of {len(events)} with equal moves; "
         f"{'the largest differences' if len(events) > len(ordered) else 'all'}, with "
@@ -58,7 +58,7 @@ def _show_events(events: Sequence[EventRow]) -> None:
     )
 
 
-def _missed(row: EventRow) -> int:
+def _prediction_error(row: EventRow) -> int:
     """Return the difference between predicted and recorded moves, plus the difference in cold moves."""
     return sum(
         abs(row["predicted"][name] - row["recorded"][name]) for name in ("moved", "cold_moves")

@@ -84,7 +84,7 @@ class AssignerClient:
             retry,
             clock,
             *mine,
-            self._begun,
+            self._leave_if_begun,
         )
         self._heart = Heart(name, clock, *mine, self._streams)
         self._leave = Leave(name, clock, retry, self._start, *mine, self._streams)
@@ -121,7 +121,7 @@ class AssignerClient:
             asyncio.create_task(self._heart.fence(), name="assigner-fence"),
         ]
         for task in tasks:
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._task_ended)
         try:
             while (command := await self._inbox.read()) is not None:
                 yield command
@@ -130,7 +130,7 @@ class AssignerClient:
             await cancel_all([*tasks, *self._beside])
             await self.close()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         """Pass a task's error to the reader of commands, which would otherwise wait forever."""
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             self._inbox.put(error)
@@ -184,14 +184,14 @@ class AssignerClient:
         epoch = self.holdings.epoch(command.partition)
         self.holdings.released(command)
         request = self._requests.release_failed(command, epoch, reason)
-        return await self._answered("ReleaseFailed", request)
+        return await self._send_answer("ReleaseFailed", request)
 
     async def failed(self, command: Warm, reason: str) -> bool:
         """Report that this consumer cannot warm the partition.
 
         Return False if the handoff is over. Raises :class:`ServiceRefused`.
         """
-        return await self._answered("WarmFailed", self._requests.failed(command, reason))
+        return await self._send_answer("WarmFailed", self._requests.failed(command, reason))
 
     async def replicas(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Report all replicas that this consumer holds now. Raises :class:`ServiceRefused`."""
@@ -218,7 +218,7 @@ class AssignerClient:
         """Close the connection; without :meth:`leave` the session ends after its time to live."""
         await self._streams.close()
 
-    def _begun(self) -> None:
+    def _leave_if_begun(self) -> None:
         if self._leave.is_begun:
             self._start(self._leave.again())
 
@@ -229,9 +229,9 @@ class AssignerClient:
 
     async def _acknowledge(self, method: str, request: Message, command: Warm | Release) -> bool:
         self._inbox.acknowledged(command, method, request)
-        return await self._answered(method, request)
+        return await self._send_answer(method, request)
 
-    async def _answered(self, method: str, request: Message) -> bool:
+    async def _send_answer(self, method: str, request: Message) -> bool:
         """Send an answer about a handoff; return whether the handoff was still open.
 
         A handoff that was aborted meanwhile is not an error of the consumer.
@@ -244,9 +244,9 @@ class AssignerClient:
         return True
 
     def _repeat(self, method: str, request: Message) -> None:
-        self._start(self._repeated(method, request))
+        self._start(self._repeat_answer(method, request))
 
-    async def _repeated(self, method: str, request: Message) -> None:
+    async def _repeat_answer(self, method: str, request: Message) -> None:
         """Repeat a lost acknowledgement: the service has repeated its command."""
         with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
             await self._calls.once(method, request)

@@ -63,7 +63,7 @@ class Requests:
             former=by_topic(owned),
         )
 
-    def _of(self, command: Warm | Release) -> dict[str, Any]:
+    def _handoff_fields(self, command: Warm | Release) -> dict[str, Any]:
         return {
             **self._who,
             "partition": to_message(command.partition),
@@ -72,25 +72,27 @@ class Requests:
 
     def ready(self, command: Warm) -> pb.PartitionReadyRequest:
         """Acknowledge the partition as warm."""
-        return pb.PartitionReadyRequest(**self._of(command))
+        return pb.PartitionReadyRequest(**self._handoff_fields(command))
 
     def released(self, command: Release, final_offset: int | None) -> pb.PartitionReleasedRequest:
         """Acknowledge that work on the partition has stopped."""
-        return pb.PartitionReleasedRequest(**self._of(command), final_offset=final_offset)
+        return pb.PartitionReleasedRequest(
+            **self._handoff_fields(command), final_offset=final_offset
+        )
 
     def release_failed(self, command: Release, epoch: int, reason: str) -> pb.ReleaseFailedRequest:
         """Report that work on the partition has stopped without a flush."""
         return pb.ReleaseFailedRequest(
-            **self._of(command), epoch=epoch, reason=_clean_reason(reason)
+            **self._handoff_fields(command), epoch=epoch, reason=_clean_reason(reason)
         )
 
     def failed(self, command: Warm, reason: str) -> pb.WarmFailedRequest:
         """Report that the consumer cannot warm the partition."""
-        return pb.WarmFailedRequest(**self._of(command), reason=_clean_reason(reason))
+        return pb.WarmFailedRequest(**self._handoff_fields(command), reason=_clean_reason(reason))
 
     def progress(self, command: Warm, progress: float) -> pb.ReportProgressRequest:
         """Report the progress of a warm-up, from 0 to 1."""
-        return pb.ReportProgressRequest(**self._of(command), progress=progress)
+        return pb.ReportProgressRequest(**self._handoff_fields(command), progress=progress)
 
     def replicas(self, partitions: Iterable[tuple[str, int]]) -> pb.ReportReplicasRequest:
         """Report all held replicas."""

@@ -86,14 +86,16 @@ class Streams:
                     # Status OK: leave() or an operator has drained this consumer.
                     self.inbox.put(None)
                     return
-                self._unanswered(self._tries(attempt), "no answer")
+                self._log_failed_try(self._tries(attempt), "no answer")
             except ServiceRefused as error:
                 if isinstance(error, Replaced | Expelled):
                     self.session.give_up()
                 self.inbox.put(error)
                 return
             except grpc.aio.AioRpcError as error:
-                self._unanswered(self._tries(attempt), f"{error.code().name}: {error.details()}")
+                self._log_failed_try(
+                    self._tries(attempt), f"{error.code().name}: {error.details()}"
+                )
             except OSError as error:
                 if not self.session.count:
                     raise
@@ -108,7 +110,7 @@ class Streams:
         """Return the number of failed tries before this stream, since the last registration."""
         return 0 if self.session.is_registered else attempt
 
-    def _unanswered(self, attempt: int, why: str) -> None:
+    def _log_failed_try(self, attempt: int, why: str) -> None:
         """Log a try that ended without a registration; ``attempt`` counts such tries from 0."""
         is_long = attempt >= FIRST_WARNING and attempt.bit_count() == 1
         log.log(

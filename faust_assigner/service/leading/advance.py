@@ -44,7 +44,7 @@ def advance(
     expelled: set[str] = set()
     for at in sorted(view.handoffs):
         entry = view.handoffs[at]
-        state, copartitioned = state_of(entry.value), _copartitioned(view, at, bound)
+        state, copartitioned = state_of(entry.value), _incomplete_in_group(view, at, bound)
         for event in _events(view, entry.value, copartitioned, late):
             after = step(state, event, strict=entry.value.strict)
             if after is None:
@@ -66,7 +66,7 @@ def advance(
         yield from joined(bundles)
 
 
-def _copartitioned(
+def _incomplete_in_group(
     view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]
 ) -> list[Handoff]:
     """Return the incomplete hand-offs of co-partitioned partitions between the same two consumers.

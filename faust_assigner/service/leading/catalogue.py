@@ -135,7 +135,7 @@ class Catalogue:
             return
         mark = await self.store.get(self.keys.removed(topic))
         if mark is not None and mark.value == BY_OPERATOR:
-            raise _removed(topic)
+            raise _removed_error(topic)
         count = (
             None
             if self.count_partitions is None
@@ -159,7 +159,7 @@ class Catalogue:
             for topic in self._asked_for():
                 try:
                     count = await self._count(topic, self.count_partitions)
-                    compared, writes = self._followed(topic, count)
+                    compared, writes = self._changes_for(topic, count)
                     if writes:
                         await term.commit(compared, writes)
                 except Deposed:
@@ -177,7 +177,7 @@ class Catalogue:
         known = view.topics.keys() | view.removed.keys() | wanted
         return sorted(topic for topic in known if not _is_removed_by_operator(view, topic))
 
-    def _followed(self, topic: str, count: int | None) -> tuple[list[Compare], list[Write]]:
+    def _changes_for(self, topic: str, count: int | None) -> tuple[list[Compare], list[Write]]:
         """Return the compares and writes for Kafka's answer; None means an unknown topic."""
         view, mark = self.mirror.view, self.keys.removed(topic)
         if _is_removed_by_operator(view, topic):
@@ -241,7 +241,7 @@ class Catalogue:
             )
 
         # The write's transaction checks the mark: an operator may remove the topic after a read.
-        unless = {mark: _removed(config.topic)} if is_removable else {}
+        unless = {mark: _removed_error(config.topic)} if is_removable else {}
         return await rewritten(self.store, put.key, counted, unless=unless)
 
 
@@ -250,7 +250,7 @@ def _is_removed_by_operator(view: View, topic: str) -> bool:
     return mark is not None and mark.value != IN_KAFKA
 
 
-def _removed(topic: str) -> NotFound:
+def _removed_error(topic: str) -> NotFound:
     return NotFound(f"no topic {topic}: an operator removed it")
 
 

@@ -47,8 +47,10 @@ def rebalance(
     refused = {at for at in living.keys() - wanted.keys() if living[at] not in view.draining}
     for at in sorted(refused.union(_removed_partitions(view))):
         yield _remove_assignment(view, at)
-    yield from _unwanted(view, wanted)
-    yield from _begun(view, wanted, living, settings, now, standing, only_leaving=bool(held))
+    yield from _abort_unwanted(view, wanted)
+    yield from _begin_handoffs(
+        view, wanted, living, settings, now, standing, only_leaving=bool(held)
+    )
 
 
 def living_owners(view: View) -> dict[TopicPartition, str]:
@@ -86,10 +88,10 @@ def held_back(view: View) -> set[TopicPartition]:
 
 def waiting(view: View, targets: Targets) -> int:
     """Count the partitions that must move, but have no hand-off yet."""
-    return len(_due(view, targets.owner, living_owners(view)))
+    return len(_due_moves(view, targets.owner, living_owners(view)))
 
 
-def _due(
+def _due_moves(
     view: View, wanted: Mapping[TopicPartition, str], living: Mapping[TopicPartition, str]
 ) -> set[TopicPartition]:
     return {
@@ -161,14 +163,14 @@ def _assign_at_once(view: View, at: TopicPartition, to: str) -> Bundle:
     return Bundle(compares, (*writes, Delete(key)) if key in view.raw else writes, (told,))
 
 
-def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bundle]:
+def _abort_unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bundle]:
     for at, entry in sorted(view.handoffs.items()):
         after = step(state_of(entry.value), HandoffEvent.UNWANTED)
         if after is not None and wanted.get(at, entry.value.new_owner) != entry.value.new_owner:
             yield step_bundle(view, entry, HandoffEvent.UNWANTED, *after, 0.0)
 
 
-def _begun(
+def _begin_handoffs(
     view: View,
     wanted: Mapping[TopicPartition, str],
     living: Mapping[TopicPartition, str],
@@ -178,7 +180,7 @@ def _begun(
     *,
     only_leaving: bool,
 ) -> Iterator[Bundle]:
-    due = _due(view, wanted, living)
+    due = _due_moves(view, wanted, living)
     leaving = {at for at in due if living[at] in view.draining}
     if only_leaving or view.pause is not None:
         due = leaving | (set() if only_leaving else due & pinned_partitions(view))

@@ -164,7 +164,9 @@ class Rebalancer:
         """
         began, view = self._clock.monotonic(), self._mirror.view
         settings, standing, self._planned = self._settings, self._standing, view.inputs
-        made = await _beside(view, lambda view: _decided(view, settings, standing, wall, busy))
+        made = await _run_beside_loop(
+            view, lambda view: _decide_moves(view, settings, standing, wall, busy)
+        )
         took = self._clock.monotonic() - began
         self._rest_until = self._clock.monotonic() + REST * took
         self._waiting = made.waiting
@@ -175,7 +177,7 @@ class Rebalancer:
     async def targets(self, consumers: Sequence[Consumer]) -> Targets | None:
         """Plan for these consumers; return None if the planner fails, which is logged as a bug."""
         replicas, standing = self._settings.replicas, self._standing
-        return await _beside(
+        return await _run_beside_loop(
             self._mirror.view, lambda view: _targets(view, consumers, replicas, standing)
         )
 
@@ -233,7 +235,7 @@ class _Decided:
     waiting: int = 0
 
 
-def _decided(
+def _decide_moves(
     view: View, settings: ServiceSettings, standing: Suitability, wall: float, busy: Collection[str]
 ) -> _Decided:
     targets = _targets(view, view.ready(), settings.replicas, standing)
@@ -258,7 +260,7 @@ def _targets(
         return None
 
 
-async def _beside(view: View, work: Callable[[View], T]) -> T:
+async def _run_beside_loop(view: View, work: Callable[[View], T]) -> T:
     """Run ``work`` on the view; for a large group in a worker thread, on a copy of the view."""
     size = len(view.assignments) + sum(e.value.partition_count for e in view.topics.values())
     if size < LARGE:

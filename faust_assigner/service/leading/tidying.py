@@ -34,7 +34,7 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
             # This key keeps the group from waiting for the consumer after an outage.
             key = view.keys.consumer(name)
             yield Bundle((view.same(key),), (Put(view.keys.departed(name), b"dismissed"),))
-    for key in _over(view):
+    for key in _void_marks(view):
         yield Bundle((view.same(key),), (Delete(key),))
     yield from _moved_once(view)
     for _, cooling in sorted(view.cooldowns.items()):
@@ -63,7 +63,7 @@ def _moved_once(view: View) -> Iterator[Bundle]:
         yield Bundle((view.same(key),), (Delete(key),), ((str(at), told),))
 
 
-def _over(view: View) -> Iterator[str]:
+def _void_marks(view: View) -> Iterator[str]:
     """Iterate over the void keys that mark an outage or a departed consumer.
 
     The mark of an outage is void when no partition is held back for a missing consumer. The mark

@@ -32,9 +32,9 @@ class Writer:
 
         ``ages``: the ages in seconds of the hand-offs that end. Raises Deposed and StoreError.
         """
-        return await self._apply(term, await self._leased(term, bundles), ages)
+        return await self._apply(term, await self._with_leases(term, bundles), ages)
 
-    async def _leased(self, term: Leadership, bundles: Sequence[Bundle]) -> Sequence[Bundle]:
+    async def _with_leases(self, term: Leadership, bundles: Sequence[Bundle]) -> Sequence[Bundle]:
         """Replace the placeholders by granted leases, with which the store deletes the keys."""
         times = {COOLDOWN_LEASE: self.settings.cooldown_s, EXPELLED_LEASE: EXPELLED_S}
         wanted = {

@@ -51,7 +51,7 @@ class Caller:
             return ""
         if not any(_covers(name, group, consumer_name) for name in self.names):
             raise WrongCaller(
-                f"{self._shown_names} may not act as {consumer_name!r}{_within(group)}"
+                f"{self._shown_names} may not act as {consumer_name!r}{_in_group(group)}"
             )
         return consumer_name
 
@@ -60,7 +60,7 @@ class Caller:
         if self.names is not None and not self.is_admin:
             groups = {name.rpartition("/")[0] for name in self.names}
             if not groups & {"", group}:
-                raise WrongCaller(f"{self._shown_names} may not read assignments{_within(group)}")
+                raise WrongCaller(f"{self._shown_names} may not read assignments{_in_group(group)}")
 
     @property
     def _shown_names(self) -> str:
@@ -85,7 +85,7 @@ def _covers(said: str, group: str, consumer_name: str) -> bool:
     return name == consumer_name
 
 
-def _within(group: str) -> str:
+def _in_group(group: str) -> str:
     return f" in the group {group}" if group else ""
 
 

@@ -77,7 +77,7 @@ class Answering:
             nonlocal shown
             handoff = codec.readable(codec.load_handoff, kv)
             if kv is None or handoff is None:
-                shown = await self._afterwards(caller, at, event)
+                shown = await self._accept_repeated(caller, at, event)
                 return None
             if handoff_id is not None and handoff_id != kv.create_revision:
                 raise WrongPhase(
@@ -128,7 +128,7 @@ class Answering:
         if caller is not None and await self.store.get(self.keys.expelled(*caller)) is not None:
             raise expelled(*caller)
 
-    async def _afterwards(
+    async def _accept_repeated(
         self, caller: tuple[str, str] | None, at: TopicPartition, event: HandoffEvent
     ) -> int:
         """Accept an answer without a hand-off if the assignment already shows its result.

@@ -103,7 +103,7 @@ class Beats:
     ) -> HeldLease | None:
         entry = self.mirror.view.consumers.get(name)
         if entry is not None and entry.value.session == session:
-            lease = await self._adopted(entry.value, entry.kv.lease, identity)
+            lease = await self._adopt_lease(entry.value, entry.kv.lease, identity)
             if lease is not None:
                 return lease
         # The last registration, or its new lease, may not be in this instance's mirror yet.
@@ -115,9 +115,11 @@ class Beats:
             or not _is_same_registration(consumer, incarnation, session)
         ):
             return None
-        return await self._adopted(consumer, kv.lease, identity)
+        return await self._adopt_lease(consumer, kv.lease, identity)
 
-    async def _adopted(self, consumer: Consumer, lease_id: int, identity: str) -> HeldLease | None:
+    async def _adopt_lease(
+        self, consumer: Consumer, lease_id: int, identity: str
+    ) -> HeldLease | None:
         """Return the registration's lease, renewed if it is new to this instance; None if lost.
 
         Remember the lease only while the mirror has the registration: the end of any other

@@ -45,7 +45,7 @@ class Orders:
 
     async def resume(self) -> int:
         """End the pause, if there is one."""
-        return await self._ended(self.keys.paused)
+        return await self._delete_order(self.keys.paused)
 
     async def pin(self, at: TopicPartition, name: str) -> int:
         """Keep the partition on the consumer whenever that consumer is registered.
@@ -57,7 +57,7 @@ class Orders:
 
     async def unpin(self, at: TopicPartition) -> int:
         """End the partition's pin or pending move, if there is any."""
-        return await self._ended(self.keys.pin(at))
+        return await self._delete_order(self.keys.pin(at))
 
     async def move(self, at: TopicPartition, name: str) -> int:
         """Hand the partition to the consumer now; later plans may move the partition again.
@@ -113,7 +113,7 @@ class Orders:
 
         return await self._ordered(self.keys.pin(pin.at), pinned)
 
-    async def _ended(self, key: str) -> int:
+    async def _delete_order(self, key: str) -> int:
         async def ended(kv: KeyValue | None) -> Write | None:
             return None if kv is None else Delete(key)
 

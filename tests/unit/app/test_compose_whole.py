@@ -62,7 +62,7 @@ def test_the_repairs_replace_each_of_their_classes_and_hooks(tmp_path: Path) -> 
     assert [(one.func, one.args) for one in wrapped] == [
         (compose._new_consumer, (app, create)),
         (leave.stop, (app, stop)),
-        (delivery._fair, (queue, None)),
+        (delivery._make_fair_queue, (queue, None)),
     ]
 
 

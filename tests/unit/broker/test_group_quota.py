@@ -324,7 +324,7 @@ def test_the_places_of_each_kind_and_address_are_counted_exactly(
 
     def left() -> list[int]:
         return [
-            quota._left(address, is_simple)
+            quota._groups_left(address, is_simple)
             for address in (None, "10.0.0.1", "10.0.0.2")
             for is_simple in (False, True)
         ]

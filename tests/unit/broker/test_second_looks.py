@@ -62,15 +62,15 @@ def test_a_store_whose_write_failed_is_opened_again_before_the_next_one(
     opened: list[None] = []
     open_ = store._open
     monkeypatch.setattr(store, "_open", lambda: (opened.append(None), open_())[1])
-    guarded = room._guarded
+    guarded = room._call_db
 
     def failing(*_: Any) -> None:
         raise StoreFailed("i/o error")
 
-    monkeypatch.setattr(room, "_guarded", failing)
+    monkeypatch.setattr(room, "_call_db", failing)
     with pytest.raises(StoreFailed):
         store.write([(b"a", b"1")])
-    monkeypatch.setattr(room, "_guarded", guarded)
+    monkeypatch.setattr(room, "_call_db", guarded)
     for key in (b"b", b"c"):
         store.write([(key, b"2")])
     assert (len(opened), store.get(b"a"), store.get(b"c")) == (1, None, b"2")

@@ -15,7 +15,7 @@ from faust_assigner.deploy.judge import (
     _check_pause,
     _check_planned,
     _cold_move_text,
-    _some,
+    _join_some,
 )
 from faust_assigner.deploy.play import NoSuchWorker, Played, _find_member, _without_state
 from faust_assigner.deploy.present import _check_round
@@ -84,7 +84,10 @@ def test_every_bad_move_is_named_up_to_three() -> None:
         "orders/0 goes from w1 to w0 without a copy (0 records to replay)",
         "a/7 goes from w1 to w0, whose copy is 12,345 records behind",
     ]
-    assert (_some(list("abc")), _some(list("abcde"))) == ("a; b; c", "a; b; c; and 2 more")
+    assert (_join_some(list("abc")), _join_some(list("abcde"))) == (
+        "a; b; c",
+        "a; b; c; and 2 more",
+    )
     dark = move(records=None, partition=4)
     owned = tuple(
         replace(moved(to), changelogs=logs) for to in ("w0", "w1") for logs in ((), (LOG,))

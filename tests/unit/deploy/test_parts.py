@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.app.rebalance.warming import SHORT
-from faust_assigner.deploy.fleet import Fleet, NotKnown, Worker, _held, by_topic
+from faust_assigner.deploy.fleet import Fleet, NotKnown, Worker, _held_partitions, by_topic
 from faust_assigner.deploy.judge import (
     Budget,
     _check_budget,
@@ -320,7 +320,7 @@ def test_the_state_of_a_member_is_on_its_actives_its_copies_and_its_disk() -> No
     )
     fleet = made_fleet(w0=data)
     assert fleet.copies() == {"w0": {(LOG, 0), (LOG, 1), (LOG, 2)}}
-    assert set(_held(fleet.workers["w0"], fleet.facts)) == fleet.copies()["w0"]
+    assert set(_held_partitions(fleet.workers["w0"], fleet.facts)) == fleet.copies()["w0"]
     assert by_topic([("b", 2), ("a", 1), ("b", 0)]) == {"a": [1], "b": [0, 2]}
 
 

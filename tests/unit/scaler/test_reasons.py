@@ -42,7 +42,7 @@ def view(among: Any = None) -> Any:
 
 def busy(told: Any, *views: Any) -> list[str]:
     """Return the reasons against a change."""
-    return list(under_test._busy(told, views))
+    return list(under_test._reasons_to_wait(told, views))
 
 
 def test_all_reasons_of_a_restless_group_in_their_order() -> None:

@@ -240,7 +240,7 @@ async def test_a_registration_during_a_leave_deregisters_again(is_begun: bool) -
         acts.append("again")
 
     client._leave = SimpleNamespace(is_begun=is_begun, again=again)
-    client._begun()
+    client._leave_if_begun()
     await asyncio.sleep(0)
     assert acts == (["again"] if is_begun else [])
 

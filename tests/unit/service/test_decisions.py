@@ -155,7 +155,7 @@ def test_a_topic_never_shrinks_to_its_count_in_kafka(in_kafka: int, count: int) 
     """An operator may have configured more partitions, and their owners must keep them."""
     mirror: Any = SimpleNamespace(view=view_of(topics={"t": 5}))
     catalogue = Catalogue(ANYTHING, ALL, ANYTHING, ANYTHING, mirror, {}, None)
-    _, [write] = catalogue._followed("t", in_kafka)
+    _, [write] = catalogue._changes_for("t", in_kafka)
     assert isinstance(write, Put)
     assert codec.load_topic(write.value) == TopicConfig("t", count, True)
 
@@ -165,7 +165,7 @@ def test_a_topic_that_kafka_has_again_has_no_mark_of_its_deletion() -> None:
     view = View(ALL)
     view.apply(Event(ALL.removed("t"), 5, KeyValue(ALL.removed("t"), b"in Kafka", 5, 5)))
     mirror: Any = SimpleNamespace(view=view)
-    _, writes = Catalogue(ANYTHING, ALL, ANYTHING, ANYTHING, mirror, {}, None)._followed("t", 3)
+    _, writes = Catalogue(ANYTHING, ALL, ANYTHING, ANYTHING, mirror, {}, None)._changes_for("t", 3)
     assert Delete(ALL.removed("t")) in writes
 
 

@@ -13,7 +13,7 @@ import pytest
 from faust_assigner.service import heap
 from faust_assigner.service.heap import GROWN_BY, MANY, GrowthFreezer, without_collections
 from faust_assigner.service.leading import rebalancer
-from faust_assigner.service.leading.rebalancer import _beside
+from faust_assigner.service.leading.rebalancer import _run_beside_loop
 from faust_assigner.service.mirror import Mirror
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL, put, store, view_of
@@ -66,7 +66,7 @@ def test_the_mirror_hides_a_large_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_large_plan_is_made_without_collections(monkeypatch: pytest.MonkeyPatch) -> None:
     """A collection in the planning thread would block the loop."""
     monkeypatch.setattr(rebalancer, "LARGE", 1)
-    assert await _beside(view_of(topics={"t": 2}), lambda view: gc.isenabled()) is False
+    assert await _run_beside_loop(view_of(topics={"t": 2}), lambda view: gc.isenabled()) is False
     assert gc.isenabled()
 
 

@@ -191,7 +191,7 @@ async def test_from_4000_partitions_on_a_thread_plans(partitions: int, is_beside
     view, key = View(ALL), ALL.topic("t")
     value = codec.dump_topic(TopicConfig("t", partitions))
     view.apply(Event(key, 1, KeyValue(key, value, 1, 1)))
-    thread = await rebalancer._beside(view, lambda view: threading.get_ident())
+    thread = await rebalancer._run_beside_loop(view, lambda view: threading.get_ident())
     assert (thread != threading.get_ident()) is is_beside
 
 
@@ -277,7 +277,7 @@ def test_a_bundle_with_any_busy_key_waits(
     view = view_of(*consumers, topics={"t": 3}, owners={T0: "a", T1: "a"})
     targets = Targets({T0: "b", T1: "a", T2: "b"}, {})
     monkeypatch.setattr(rebalancer, "choose", lambda *_, **__: targets)
-    made = rebalancer._decided(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, busy)
+    made = rebalancer._decide_moves(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, busy)
     assert {write.key for bundle in made.bundles for write in bundle.writes} == keys
     assert (made.moves, made.waiting) == (2, 1)
 
@@ -293,12 +293,12 @@ def test_a_planner_that_fails_moves_nothing(
     view = view_of(Consumer(name="a"), topics={"t": 1})
     monkeypatch.setattr(rebalancer, "choose", fails)
     error: Exception = PlanInputError("bad input")
-    made = rebalancer._decided(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, ())
+    made = rebalancer._decide_moves(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, ())
     assert (list(made.bundles), made.moves, made.waiting) == ([], 0, 0)
     assert [one.exc_info is not None for one in caplog.records] == [True]
     error = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        rebalancer._decided(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, ())
+        rebalancer._decide_moves(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, ())
 
 
 @pytest.mark.parametrize(
@@ -311,6 +311,8 @@ async def test_assignments_and_partitions_together_make_a_group_large(
     monkeypatch.setattr(rebalancer, "LARGE", 5)
     owners = {TopicPartition("t", number): "a" for number in range(owned)}
     view = view_of(topics={"t": partitions} if partitions else {}, owners=owners)
-    found, thread = await rebalancer._beside(view, lambda seen: (seen, threading.get_ident()))
+    found, thread = await rebalancer._run_beside_loop(
+        view, lambda seen: (seen, threading.get_ident())
+    )
     assert (found is not view, thread != threading.get_ident()) == (is_large, is_large)
     assert found.assignments == view.assignments

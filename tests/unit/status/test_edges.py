@@ -100,7 +100,7 @@ async def test_a_consumer_is_stopped_if_its_start_is_cancelled() -> None:
             calls.append("stopped")
 
     consumer: Any = Consumer()
-    starting = asyncio.create_task(end_offsets._started(consumer))
+    starting = asyncio.create_task(end_offsets._start(consumer))
     await begun.wait()
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -380,7 +380,7 @@ async def test_a_consumer_that_cannot_start_is_stopped() -> None:
     consumer = Consumer()
     consumer.fails = True
     with pytest.raises(ConnectionError):
-        await end_offsets._started(consumer)  # type: ignore[arg-type]
+        await end_offsets._start(consumer)  # type: ignore[arg-type]
     assert consumer.stopped == 1
 
 

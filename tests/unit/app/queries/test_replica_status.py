@@ -36,7 +36,7 @@ class Following:
         self.standing = ReplicaStatus(self.app, 5.0)
         self.marks = self.standing.marks[COPY] = Marks()
         self.marks.note(Look(100.0, 8))
-        self.standing._applied = lambda tp: 4  # type: ignore[method-assign]
+        self.standing._last_offset_of = lambda tp: 4  # type: ignore[method-assign]
 
     async def look(self) -> float | None:
         """Run a look and a fetch round; return the time at which the copy was fresh."""
@@ -377,7 +377,7 @@ async def test_what_was_handed_out_to_a_copy_that_was_closed_proves_nothing() ->
     it = Following()
     assert await it.look() is None
     for applied in (None, 4):
-        it.standing._applied = lambda tp, applied=applied: applied  # type: ignore[method-assign]
+        it.standing._last_offset_of = lambda tp, applied=applied: applied  # type: ignore[method-assign]
         await it.standing._pass_markers([COPY])
     assert it.marks.fresh_at(4) is None
     it.app.consumer.fetch_rounds += 1
@@ -429,7 +429,7 @@ async def test_all_copies_that_left_are_forgotten_and_no_other() -> None:
 async def test_markers_are_passed_to_the_newest_end_by_a_copy_of_one_record() -> None:
     """A position at an older end proves no newer end."""
     it = Following()
-    it.standing._applied = lambda tp: 0  # type: ignore[method-assign]
+    it.standing._last_offset_of = lambda tp: 0  # type: ignore[method-assign]
     it.marks.note(Look(105.0, 11))
     for _ in range(2):
         await it.look()

@@ -137,7 +137,7 @@ class Two(Following):
             return self.positions[tp]
 
         self.app.consumer.position = position
-        self.standing._applied = self.applied.__getitem__  # type: ignore[method-assign]
+        self.standing._last_offset_of = self.applied.__getitem__  # type: ignore[method-assign]
 
     async def looks(self) -> tuple[float | None, float | None]:
         """Run a look and a fetch round; return the time at which each copy was fresh."""

@@ -17,8 +17,8 @@ from faust_assigner.app.ledger.rows import decision_rows
 from faust_assigner.app.rebalance import fallback, leader
 from faust_assigner.app.rebalance.findings import (
     MOST_NAMED,
+    _list_names,
     _log_refused_claims,
-    _named,
     own_assignment_line,
 )
 from faust_assigner.app.rebalance.leader import leader_topic
@@ -218,7 +218,7 @@ def test_only_what_is_not_named_is_counted(
     count: int, more: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Long lists of names and of refused members are shortened alike."""
-    assert _named(map(str, range(count))).partition(str(MOST_NAMED - 1))[2] == (more or "")
+    assert _list_names(map(str, range(count))).partition(str(MOST_NAMED - 1))[2] == (more or "")
     counters, refused = Counter[str](), dict.fromkeys(map(str, range(count)), "why")
     _log_refused_claims(Mock(refused=refused, inputs=Mock(generation=3)), counters)
     assert len(caplog.records) == count

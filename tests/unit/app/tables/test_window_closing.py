@@ -696,9 +696,9 @@ async def test_a_window_is_due_when_it_has_expired_to_the_moment(
     made.row()
     made.it.times._times[0] = reached
     made.it.times._newest[0] = reached, made.now
-    assert await made.it._until(0) == (reached if is_due else None)
+    assert await made.it._closing_time(0) == (reached if is_due else None)
     made.now = 100.0
-    assert await made.it._until(0) is None
+    assert await made.it._closing_time(0) is None
 
 
 async def test_a_partition_without_windows_is_due_at_no_time(made: Made) -> None:
@@ -711,15 +711,15 @@ async def test_a_partition_without_windows_is_due_at_no_time(made: Made) -> None
 
     made.it.sources.are_at_their_end = is_at_its_end  # type: ignore[method-assign]
     made.it.times._times[0] = 900.0
-    assert await made.it._until(0) is None
+    assert await made.it._closing_time(0) is None
     assert not made.it._is_due(0, 900.0)
     made.row()
     assert not made.it._is_due(0, None)
     made.it.times._times.clear()
-    assert await made.it._until(0) is None, "it waits for its first record"
+    assert await made.it._closing_time(0) is None, "it waits for its first record"
     assert asked == []
     made.now += made.table.window.expires
-    assert await made.it._until(0) == made.now
+    assert await made.it._closing_time(0) == made.now
     assert asked == [0]
 
 

@@ -365,11 +365,11 @@ def test_the_facts_of_a_period_are_cut_by_their_own_times() -> None:
     }
 
     def numbers(period: Period) -> list[list[Any]]:
-        found = here._within(period, facts)
+        found = here._facts_within(period, facts)
         columns = ("decision_id", "partition", "partition", "partition")
         return [found[fact][name].to_pylist() for fact, name in zip(facts, columns, strict=True)]
 
     assert numbers(Period(hour(1), hour(3))) == [["d1", "d2"], [2, 1], [1, 2], [1, 2]]
     assert numbers(Period(since=hour(3))) == [["d3", "d4"], [4, 3], [3, 4], [3, 4]]
     assert numbers(Period(until=hour(1))) == [["d0"], [0], [0], [0]]
-    assert here._within(Period(), facts) is facts
+    assert here._facts_within(Period(), facts) is facts
