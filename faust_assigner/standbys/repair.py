@@ -217,7 +217,7 @@ class _Handovers:
         np.fill_diagonal(self.cost, _FAR)
         self.middle = np.full((members, members), NOBODY, dtype=np.int64)
         if members <= _LAYERED_MEMBERS:
-            self._add_doubles(adding, leaving)
+            self._add_double_moves(adding, leaving)
 
     def _by_owner(self, adding: Ints, leaving: Ints) -> tuple[Ints, Ints]:
         """Return two arrays [o, u, w]: cost and index of owner o's cheapest standby to move from u to w."""
@@ -240,7 +240,7 @@ class _Handovers:
         cube = (members, members, members)
         return single.reshape(cube), seat.reshape(cube)
 
-    def _add_doubles(self, adding: Ints, leaving: Ints) -> None:
+    def _add_double_moves(self, adding: Ints, leaving: Ints) -> None:
         """Replace handovers by two moves of one owner where these are cheaper."""
         through = self.single[:, :, :, None] + self.single[:, None, :, :]
         middle, double = np.argmin(through, axis=2), through.min(axis=2)

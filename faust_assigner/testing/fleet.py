@@ -240,7 +240,7 @@ class Fleet:
         ``time.time()`` in the app and the time of later records advance too. A sleep of two seconds
         or more ends exactly on time. A shorter sleep ends up to a quarter of a second late; after
         the first minute, up to a second late. Cost: about 0.1 s for 20 s, and some seconds for an
-        hour. Raises AssertionError with ``processes``.
+        hour. Raises AssertionError for a fleet that was started with ``processes``.
         """
         if self.processes:
             raise AssertionError(

@@ -93,7 +93,7 @@ class Waits:
             self._waits.remove(wait)
 
     def move_to_step(self, what: str, step: str) -> None:
-        """Note that the waits of ``what``, if any, have reached ``step``."""
+        """Set the awaited step of all waits with this ``what``."""
         for wait in list(self._waits):
             if wait.what == what:
                 wait.move_to_step(step)

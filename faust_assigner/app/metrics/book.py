@@ -78,7 +78,7 @@ class Book:
         self._listeners.setdefault(name, []).append(listener)
 
     def snapshot(self, read: Mapping[str, Series]) -> Snapshot:
-        """Return all figures: values in ``read`` replace zeros, and counts replace both."""
+        """Return all figures. A figure's zero is replaced by its value in ``read``, and then by its count."""
         with self._lock:
             counted = {name: dict(series) for name, series in self._counts.items()}
             spreads = dict(self._spreads)

@@ -62,7 +62,7 @@ def apply(log: PartitionLog, chunk: Chunk) -> int:
     if not puts and not gone:
         return 0
     deletes = [key(base) for base in gone for key in (log.batch_key, log.index_key)]
-    markers = sorted({*gone}.intersection(log.transactions.lasts())) if gone else []
+    markers = sorted({*gone}.intersection(log.transactions.aborted_markers())) if gone else []
     deletes += map(log.ended_key, markers)
     puts += raise_format(log.store, WITH_COMPACTION)
     log.store.write(puts, deletes, is_rewrite=True)

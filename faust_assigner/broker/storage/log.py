@@ -249,7 +249,7 @@ class PartitionLog:
 
     def _ended_keys(self, before: int | None = None) -> list[bytes]:
         """Return the keys of aborted transactions that ended before an offset (None: all)."""
-        lasts = self._transactions.lasts() if self._transactions is not None else ()
+        lasts = self._transactions.aborted_markers() if self._transactions is not None else ()
         count = len(lasts) if before is None else bisect_left(lasts, before)
         return [self.ended_key(last) for last in lasts[:count]]
 

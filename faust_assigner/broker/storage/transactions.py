@@ -102,7 +102,7 @@ class TransactionIndex:
         del self._aborted[position], self._lasts[position]
         return True
 
-    def lasts(self) -> tuple[int, ...]:
+    def aborted_markers(self) -> tuple[int, ...]:
         """Return the marker offsets of all aborted transactions."""
         return tuple(self._lasts)
 

@@ -126,7 +126,7 @@ class Book:
 
     def _put_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
         before = self.members.get(member_id)
-        _exchange_counts(
+        _update_name_counts(
             self.names,
             before.topic_names if before is not None else frozenset(),
             metadata.topic_names if metadata is not None else frozenset(),
@@ -217,7 +217,7 @@ class Book:
             self.behind.discard(member_id)
 
 
-def _exchange_counts(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) -> None:
+def _update_name_counts(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) -> None:
     """Replace a member's names in the counts.
 
     Cost: O(number of added and removed names); a client may send thousands of names.

@@ -22,7 +22,7 @@ def kafka_partition(partition: TopicPartition) -> KafkaPartition:
 
 
 def with_epoch(offset: int, epoch: int) -> OffsetAndMetadata:
-    """Return the commit of ``offset`` by the grant with this epoch."""
+    """Return ``offset`` for a commit, with the grant's ``epoch`` as metadata."""
     return OffsetAndMetadata(offset, f"epoch={epoch}")
 
 

@@ -254,7 +254,7 @@ async def fences(
 ) -> list[Write]:
     """Return the writes that reserve ``before``'s partitions while its process may work on them.
 
-    ``present``: the key of the registration ``before``, which ``after`` replaces under ``lease``. A
+    ``present`` is the stored registration ``before``; ``after`` replaces it under ``lease``. A
     replaced process may work until its lease expires. If the same process registers again, it may
     miss the answer, and go on to work under the former, longer lease. Raises ``StoreError``.
     """

@@ -40,7 +40,7 @@ def test_aborted_records_go_at_once_and_their_marker_after_its_retention(log: Pa
         clean(log, now_ms=now)
         bases.append(list(log.index.bases[:2]))
         ended = list(log.store.scan(ENDED + log.place))
-        assert len(ended) == len(log.transactions.lasts()) == (2 in bases[-1])
+        assert len(ended) == len(log.transactions.aborted_markers()) == (2 in bases[-1])
     assert bases == [[0, 2], [0, 2], [0, 2], [0, 6]]
 
 
@@ -146,7 +146,7 @@ def test_a_marker_without_retention_outlives_the_pass_that_finds_it(log: Partiti
         while (chunk := work.clean_some()) is not None:
             clean_writes.apply(log, chunk)
         clean_writes.end(log, work)
-        seen.append((log.index.bases[0] == 1, log.transactions.lasts()))
+        seen.append((log.index.bases[0] == 1, log.transactions.aborted_markers()))
     dated = (True, (1,))  # the first pass removes the batch, the second pass dates the marker
     assert seen == [dated, dated, (False, ())]
 
@@ -163,7 +163,7 @@ def test_all_markers_that_a_step_removes_are_forgotten(log: PartitionLog) -> Non
         write(log, (b"z", b"2"))
         write(log, (b"z", b"3"))
         clean(log, now_ms=now)
-        found.append(log.transactions.lasts())
+        found.append(log.transactions.aborted_markers())
     assert found == [(1, 3), (1, 3), ()]
     assert list(log.store.scan(ENDED + log.place)) == []
 

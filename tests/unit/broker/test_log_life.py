@@ -153,7 +153,7 @@ def test_a_transaction_whose_marker_is_the_first_offset_that_is_left_is_kept() -
     for last in (1, 3):
         index.add(Aborted(7, last - 1, last, last + 1))
     assert index.trim(3) == 1
-    assert index.lasts() == (3,)
+    assert index.aborted_markers() == (3,)
 
 
 def test_a_new_epoch_of_a_producer_keeps_the_epoch_of_the_coordinator() -> None:
