@@ -54,6 +54,8 @@ async def test_a_commit_meets_each_of_several_rounds(made: Made) -> None:
     waiting = asyncio.ensure_future(commit(made, a=5))
     for generation in (7, 8):
         await until(lambda count=generation - 6: len(made.acts) == count)  # type: ignore[misc]
+        for _ in range(10):
+            await asyncio.sleep(0)  # until the commit waits for the round
         made.it.generation = generation
         made.member.end_round()
         made.member.round = asyncio.get_running_loop().create_future()

@@ -373,7 +373,7 @@ async def test_those_that_are_done_do_not_wait_for_ever() -> None:
 
 async def test_a_changelog_that_is_gone_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker reports all other ends; the changelog's copy is overdue after the deadline."""
-    monkeypatch.setattr(copy_offsets, "ASK_S", 0.01)
+    monkeypatch.setattr(copy_offsets, "ASK_S", 0.1)
     app = App({A: 10}, {A: 9})
     app.assignor.awaited = Awaited(GENERATION, frozenset({A, B}))
     watch = warming(app, 600.0)
@@ -390,7 +390,7 @@ async def test_a_position_that_is_never_known_ends_with_its_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """aiokafka waits for ever for a position that cannot be looked up."""
-    monkeypatch.setattr(copy_offsets, "ASK_S", 0.01)
+    monkeypatch.setattr(copy_offsets, "ASK_S", 0.1)
     app = App({A: 10, B: 10}, {A: 9, B: 3})
     ended: list[TP] = []
 
@@ -680,7 +680,7 @@ async def test_each_request_that_takes_too_long_ends_with_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No request outlives its look; answers in time count."""
-    monkeypatch.setattr(copy_offsets, "ASK_S", 0.02)
+    monkeypatch.setattr(copy_offsets, "ASK_S", 0.1)
     c = TP("log", 2)
     app, ended = App({A: 10, B: 5, c: 7}, {}), list[TP]()
 
