@@ -222,7 +222,7 @@ class Mirror:
                 ", ..." if len(new) > NAMED else "",
             )
 
-    async def past(self, revision: int, known: int) -> None:
+    async def reached_write(self, revision: int, known: int) -> None:
         """Return when the copy contains the write of ``revision``.
 
         ``known``: the copy's revision before the write. A write at or below ``known`` shows that

@@ -236,8 +236,8 @@ class AssignerNode:
     ) -> Action:
         """Begin to drain a consumer that wants to stop. An unknown consumer may stop at once.
 
-        WAIT_FOR_DRAIN: the consumer's stream ends with DRAINED after the last hand-off. The
-        consumer may also call again.
+        WAIT_FOR_DRAIN: the consumer's stream ends with DRAINED after the last hand-off. Instead
+        of waiting for the end of the stream, the consumer may repeat the call.
         """
         try:
             async with self._callers.handle_request(consumer_name, identity, incarnation):

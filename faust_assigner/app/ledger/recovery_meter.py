@@ -168,7 +168,7 @@ class RecoveryMeter:
             else:
                 measured.start_offset = measured.end_offset = at
             if tp in restored:
-                _take(measured, restored[tp])
+                _add_restore(measured, restored[tp])
             if measured.end_offset >= offset_or_minus_one(highwaters.get(tp)):
                 measured.ended = measured.ended or now
 
@@ -257,7 +257,7 @@ class RecoveryMeter:
             logger.exception("Could not measure a recovery; its row is missing in the ledger")
 
 
-def _take(measured: _Open, restored: Restored) -> None:
+def _add_restore(measured: _Open, restored: Restored) -> None:
     """Add a restore that Faust's loop did not make: a snapshot, or records applied in batches."""
     if restored.source == SNAPSHOT:
         measured.source = SNAPSHOT

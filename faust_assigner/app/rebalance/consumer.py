@@ -153,7 +153,7 @@ class RepairedConsumer(Consumer):
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Take over the assignment of an eager round."""
         with assigning(self.app, assigned):
-            self._join()
+            self._begin_generation()
             # Pause all partitions; stock Faust leaves them active until agents and topics are notified.
             self.between_generations = True
             self.stop_flow()
@@ -164,7 +164,7 @@ class RepairedConsumer(Consumer):
             with self.rounds.reporting_answer():
                 await super().on_partitions_assigned(assigned, generation_id)
 
-    def _join(self) -> None:
+    def _begin_generation(self) -> None:
         """Begin a generation: answers renew the fence, and changes of tables are tracked again."""
         self._is_watched = watch(coordinator_of(self), self.fence)
         if self._is_watched:

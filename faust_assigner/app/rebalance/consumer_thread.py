@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 #: An app's own consumer class may have this attribute: its own class of the consumer's thread.
 THREAD_NAMED = "thread_class"
 
-#: The number of calls from the app's thread that this thread serves at the same time. Faust serves two. A
-#: broker without an answer takes up to the request timeout of each call, so two such calls, for the end
-#: offsets of an unavailable changelog for example, would hold up all fetches and commits of the worker.
+#: The number of calls from the app's thread that this thread serves at the same time. Faust serves two.
+#: A call waits up to the request timeout for a silent broker. Two such calls, for example for the end
+#: offsets of an unavailable changelog, would then delay all fetches and commits of the worker.
 CALLS = 32
 
 

@@ -58,7 +58,7 @@ class GroupCreator(Protocol):
     created_groups: int  # existing groups that this peer's requests created
 
 
-class _Entry(NamedTuple):
+class _Creation(NamedTuple):
     address: str
     peer: weakref.ref[GroupCreator] | None
     is_simple: bool
@@ -71,7 +71,7 @@ class GroupQuota:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _Creation] = {}
         self._standing: Counter[str] = Counter()  # address -> existing groups
         self._simple: Counter[str] = Counter()  # address -> simple groups
         #: (address, is_simple at the creation) -> groups that may be empty, oldest first
@@ -84,7 +84,7 @@ class GroupQuota:
         if creator is not None:
             creator.created_groups += 1
             peer = weakref.ref(creator)
-        self._entries[group_id] = _Entry(address, peer, is_simple)
+        self._entries[group_id] = _Creation(address, peer, is_simple)
         self._standing[address] += 1
         self._simple[address] += is_simple
         self._fresh.setdefault((address, is_simple), {})[group_id] = None

@@ -147,7 +147,7 @@ class AssignerClient:
             async with contextlib.aclosing(self.commands()) as commands:
                 async for command in commands:
                     await jobs.take(command)
-            for command in self._inbox.rest():
+            for command in self._inbox.remaining_commands():
                 await jobs.take(command)
             # Without heartbeats, left_s is infinite; leave_s limits the releases.
             within_s = min(max(self._session.left_s, 0.0), self._retry.leave_s)

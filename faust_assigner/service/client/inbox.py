@@ -42,7 +42,7 @@ class Inbox:
             raise said
         return said
 
-    def rest(self) -> Iterator[Command]:
+    def remaining_commands(self) -> Iterator[Command]:
         """Yield the commands that were queued after the end, while a handler delayed the reader."""
         while not self._queue.empty():
             said = self._queue.get_nowait()

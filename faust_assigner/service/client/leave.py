@@ -67,7 +67,11 @@ class Leave:
                 self.inbox.put(None)
 
     async def _end_late(self) -> None:
-        """End a leave after ``Retry.leave_s``, or without a registration for ``Retry.answer_s``."""
+        """End an unanswered leave.
+
+        The leave ends after ``Retry.leave_s``, or earlier: once the registration has expired and no
+        instance has answered for ``Retry.answer_s``.
+        """
         try:
             async with asyncio.timeout(self.retry.leave_s):
                 await self._wait_for_expiry()

@@ -54,7 +54,7 @@ class Sessions:
             await self.mirror.epochs.begin(self.clock.wall())
         known = self.mirror.revision
         revision, written, lease = await self.registrar.write(consumer)
-        await self.mirror.past(revision, known)
+        await self.mirror.reached_write(revision, known)
         await self.mirror.epochs.surpass(consumer.epoch, self.clock.wall())
         stream = self._stream(written, lease)
         # If a later registration of the name has overtaken this one, its stream must stay.

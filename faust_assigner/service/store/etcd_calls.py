@@ -73,7 +73,7 @@ class EtcdCalls:
     async def ask(self, path: str, request: Message, response: type[T]) -> T:
         """Send a request and return its answer."""
         start = await self._start()
-        with self._observed(path, start, request):
+        with self._observe_call(path, start, request):
             answer: T = await self._method(path, response)(
                 request, timeout=self._access.deadline_s, metadata=start.metadata
             )
@@ -87,7 +87,7 @@ class EtcdCalls:
         call = self._method(path, pb.LeaseKeepAliveResponse, streaming=True)(
             metadata=start.metadata, timeout=timeout_s
         )
-        with self._observed(path, start):
+        with self._observe_call(path, start):
             try:
                 await call.write(request)
                 answer: Any = await call.read()
@@ -134,7 +134,9 @@ class EtcdCalls:
         )
 
     @contextlib.contextmanager
-    def _observed(self, path: str, start: _Start, request: Message | None = None) -> Iterator[None]:
+    def _observe_call(
+        self, path: str, start: _Start, request: Message | None = None
+    ) -> Iterator[None]:
         """Convert an error of the block into a StoreError, and report the call to ``observe``."""
         error: StoreError | None = None
         try:

@@ -59,7 +59,7 @@ class Followed(MemoryStore):
         self.waits.append(("reached", revision))
         self.follow()
 
-    async def past(self, revision: int, known: int) -> None:
+    async def reached_write(self, revision: int, known: int) -> None:
         """Follow the store."""
         self.waits.append(("past", (revision, known)))
         self.follow()

@@ -196,9 +196,9 @@ def test_a_write_at_the_revision_that_was_known_before_shows_a_restored_store() 
         mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
         await mirror.load()
         assert kept.listings == 1
-        await mirror.past(mirror.revision, mirror.revision)
+        await mirror.reached_write(mirror.revision, mirror.revision)
         assert kept.listings == 2
-        await mirror.past(mirror.revision, mirror.revision - 1)
+        await mirror.reached_write(mirror.revision, mirror.revision - 1)
         assert kept.listings == 2
 
     virtually(story)

@@ -9,7 +9,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.ledger import recovery_meter
-from faust_assigner.app.ledger.recovery_meter import RecoveryMeter, _Open, _take
+from faust_assigner.app.ledger.recovery_meter import RecoveryMeter, _add_restore, _Open
 from faust_assigner.app.recovery.restore_task import Restored
 
 LOG = TP("log", 0)
@@ -191,16 +191,18 @@ async def test_an_interrupted_recovery_leaves_no_row_to_the_next_one(bench: Benc
 def test_a_restore_begins_with_its_recovery_not_with_its_own_work() -> None:
     """The wait for earlier partitions is included."""
     measured = _Open("local", started=10.0)
-    _take(measured, Restored(LOG, "snapshot", 60.0, 70.0, 0, 99, 1))
+    _add_restore(measured, Restored(LOG, "snapshot", 60.0, 70.0, 0, 99, 1))
     assert (measured.started, measured.ended) == (10.0, 70.0)
 
 
 def test_a_restore_is_added_to_the_records_that_were_applied_before_it() -> None:
     """A snapshot and its tail are one restore; batches alone do not change the source."""
     measured = _Open("standby", 50.0, 3, 5, records=2, bytes=40)
-    _take(measured, Restored(LOG, "replay", 20.0, 60.0, 5, 9, 0, replayed=4, replayed_bytes=70))
+    _add_restore(
+        measured, Restored(LOG, "replay", 20.0, 60.0, 5, 9, 0, replayed=4, replayed_bytes=70)
+    )
     assert measured == _Open("standby", 20.0, 5, 9, 6, 110, 60.0)
-    _take(measured, Restored(LOG, "snapshot", 30.0, 80.0, 1, 20, 500, 11, 90))
+    _add_restore(measured, Restored(LOG, "snapshot", 30.0, 80.0, 1, 20, 500, 11, 90))
     assert measured == _Open("snapshot", 20.0, 1, 20, 17, 700, 80.0)
 
 

@@ -458,7 +458,7 @@ async def test_a_new_generation_begins_without_the_changes_of_the_last(
     """The store discards rows behind a change that never arrives."""
     made.change()
     made.changes._unwritten = unwritten
-    made._join()
+    made._begin_generation()
     assert await asyncio.wait_for(made._commit({}), 5.0)
     assert made.discarded == unwritten
 
@@ -474,7 +474,7 @@ async def test_a_producer_with_a_fence_of_its_own_is_left_as_it_is(
     made.app.in_transaction = is_transactional
     made.app.producer._producer._txn_manager = "manager" if is_idempotent else None
     for _ in range(2):
-        made._join()
+        made._begin_generation()
     assert isinstance(made.sender.client, MembersClient) == is_guarded
     if is_guarded:
         assert made.sender.client._client == "client", "guarded once"
@@ -485,7 +485,7 @@ async def test_the_producer_of_fausts_thread_is_guarded_too(made: Consumer) -> N
     sender = SimpleNamespace(client="threads", _send_produce_req="send")
     inner = SimpleNamespace(_sender=sender, _txn_manager=None)
     made.app.producer.threaded_producer = SimpleNamespace(_producer=inner)
-    made._join()
+    made._begin_generation()
     assert [one.client._client for one in (made.sender, sender)] == ["client", "threads"]
     assert sender._send_produce_req.args[:3] == (sender, "send", made.fence)
 
@@ -496,7 +496,7 @@ async def test_before_the_first_assignment_and_without_a_group_nobody_else_owns_
     """After the first assignment the group's answers decide."""
     made.fence.lose()
     assert made.is_surely_member()
-    made._join()
+    made._begin_generation()
     made.fence.lose()
     assert not made.is_surely_member()
 
@@ -507,7 +507,7 @@ async def test_a_lost_membership_is_left_once_the_group_does_not_know_this_membe
     """A silent group may still know the member; without a coordinator the broker may be away."""
     coordinator = made._thread._consumer._coordinator
     coordinator.coordinator_id = 1
-    made._join()
+    made._begin_generation()
     assert (made.group_answers(), made.has_left_group()) == (True, False)
     made.fence.lose()
     assert (made.group_answers(), made.has_left_group()) == (True, False)
@@ -523,7 +523,7 @@ async def test_a_group_that_is_silent_for_a_session_does_not_answer(
     """Other members may own the partitions already if this member is refused."""
     made.fence = HeartbeatFence(10.0, clock)
     made._thread._consumer._coordinator.coordinator_id = 1
-    made._join()
+    made._begin_generation()
     made.fence._heard_at = clock.now
     clock.now += 9.9
     assert made.group_answers()
@@ -619,7 +619,7 @@ async def test_a_request_of_a_member_that_is_lost_already_is_given_back(
 def test_a_lost_member_has_joined_once_its_producer_is_guarded(made: Consumer) -> None:
     """The guard knows the sender, the fence and the changelogs."""
     made.fence.lose()
-    made._join()
+    made._begin_generation()
     assert not made.fence.lost
     assert type(made.sender.client) is MembersClient
     guard = made.sender._send_produce_req
@@ -645,7 +645,7 @@ async def test_what_has_not_started_yet_is_guarded_at_a_later_assignment(
     else:
         made._thread._consumer = None
         made.fence.lose()
-    made._join()
+    made._begin_generation()
     assert made.sender.client == "client"
     assert made.fence.lost is (missing == "client")
     assert made.is_surely_member() is True

@@ -92,7 +92,7 @@ async def test_a_generation_begins_with_the_fence_and_its_changes(
         return is_watched
 
     monkeypatch.setattr(module, "watch", watch)
-    consumer._join()
+    consumer._begin_generation()
     assert consumer.acts == [*(["join"] if is_watched else []), ("changes", is_watched)]
     assert consumer.is_surely_member() is not is_watched
     fence.is_sure = lambda: True
