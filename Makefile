@@ -30,13 +30,15 @@ demo: $(VENV)/.base             ## real workers on the embedded broker, stock ag
 	@rm -rf build/demo-ledger
 	$(RUN) -m examples.orders.demo --ledger build/demo-ledger $(DEMO)
 
-# Live tests mostly wait: three processes play them, and the fourth computes meanwhile (tests/support/turns.py).
+# Live tests mostly wait: three processes play them, and further ones compute meanwhile (tests/support/turns.py).
 WORKERS ?= 4
 # Bytecode is kept, whatever the environment says: else each process that a test starts compiles all it imports.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --dist loadgroup --no-loadscope-reorder --durations 10
 parts: $(VENV)/.dev
 	@$(RUN) -m tests.support.parts
 
+# Its live tests are short and compute little, so a fifth process fills the two cores.
+test: WORKERS = 5
 test: parts                     ## what people wait for: all rooms and the short live stories; Kafka and Spark where Java is
 	@$(PYTEST) -n $(WORKERS) -m 'not slow'
 

@@ -25,9 +25,8 @@ def pytest_configure_node(node: Any) -> None:
         node.config.groups_folder = folder = tempfile.mkdtemp(prefix="faust-assigner-groups-")
         node.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     node.workerinput["groups_folder"] = node.config.groups_folder
-    told = node.workerinput
-    told["niceness"] = niceness(
-        told["workerid"], told.get("workercount", 1), node.config.getvalue("dist")
+    node.workerinput["niceness"] = niceness(
+        node.workerinput["workerid"], node.config.getvalue("dist")
     )
 
 

@@ -3,8 +3,8 @@
 A unit is a group (``tests/support/groups.py``), a file of unit tests, or any other test.
 
 The units begin with the stories on real processes, which mostly wait, and end with the unit tests,
-which compute. The last of four or more workers takes the units from the end, so it computes while
-the others wait. It is nice to them, so it does not delay the stories.
+which compute. The fourth worker and later ones take the units from the end, so they compute while
+the first three wait. They have a low priority, so they do not delay the stories.
 
 xdist keeps the finished units of work and counts them all again after each test, and it searches
 the list of all tests for the number of the next one. With 20,000 tests this takes more than a
@@ -20,20 +20,24 @@ from pathlib import Path
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-#: With fewer workers, too few stories would run at once.
-SHARED_BY = 4
-#: The priority of the worker that takes the units from the end, as a number of ``nice``.
+#: The number of workers that take the units from the beginning.
+FROM_THE_BEGINNING = 3
+#: How much the priority of the other workers is lower, as a number of ``nice``.
 NICENESS = 5
 
 
-def begins_at_the_end(worker: str, count: int) -> bool:
-    """Return whether this one of ``count`` workers, by xdist's name for it, takes the last units."""
-    return count >= SHARED_BY and worker == f"gw{count - 1}"
+def begins_at_the_end(worker: str) -> bool:
+    """Return whether the worker of this name (``gw0`` and so on) takes the units from the end.
+
+    A worker that replaces one that crashed has a new number, and takes them from the end too.
+    """
+    number = worker.removeprefix("gw")
+    return number.isdecimal() and int(number) >= FROM_THE_BEGINNING
 
 
-def niceness(worker: str, count: int, dist: str) -> int:
+def niceness(worker: str, dist: str) -> int:
     """Return by how much this worker lowers its priority; other schedulers of xdist know no turns."""
-    return NICENESS if dist == "loadgroup" and begins_at_the_end(worker, count) else 0
+    return NICENESS if dist == "loadgroup" and begins_at_the_end(worker) else 0
 
 
 class Turns(LoadScopeScheduling):
@@ -101,7 +105,7 @@ class Turns(LoadScopeScheduling):
         return self._pending_of(self.assigned_work[node]) < 2
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        is_last = begins_at_the_end(node.gateway.id, self.numnodes)
-        scope, unit = self.workqueue.popitem(last=is_last)
+        is_from_end = begins_at_the_end(node.gateway.id)
+        scope, unit = self.workqueue.popitem(last=is_from_end)
         self.assigned_work[node][scope] = unit
         node.send_runtest_some([self.numbers[nodeid] for nodeid, done in unit.items() if not done])

@@ -81,13 +81,15 @@ def test_each_test_is_run_once_and_a_group_by_one_worker() -> None:
     assert [worker.shutting_down for worker in workers] == [True, True]
 
 
-@pytest.mark.parametrize(("count", "first"), [(3, 2), (4, 23)])
-def test_the_last_of_four_workers_takes_the_tests_from_the_end(count: int, first: int) -> None:
-    """Unit tests are at the end; this worker alone is nice, and every test is run once."""
+@pytest.mark.parametrize(
+    ("count", "first"), [(3, [0, 1, 2]), (4, [0, 1, 2, 23]), (5, [0, 1, 2, 23, 22])]
+)
+def test_workers_after_the_third_take_the_tests_from_the_end(count: int, first: list[int]) -> None:
+    """Unit tests are at the end; these workers alone have a low priority; each test is run once."""
     turns, workers = begun(count)
-    assert workers[-1].given[0] == first
-    nice = [niceness(worker.gateway.id, count, "loadgroup") for worker in workers]
-    assert nice == [0] * (count - 1) + [NICENESS if count == 4 else 0]
+    assert [worker.given[0] for worker in workers] == first
+    nice = [niceness(worker.gateway.id, "loadgroup") for worker in workers]
+    assert nice == [0, 0, 0, NICENESS, NICENESS][:count]
     done: list[int] = []
     while any(worker.given for worker in workers):
         for worker in workers:
@@ -97,9 +99,10 @@ def test_the_last_of_four_workers_takes_the_tests_from_the_end(count: int, first
     assert sorted(done) == list(range(len(TESTS)))
 
 
-def test_a_run_without_groups_has_no_nice_worker() -> None:
-    """Another scheduler hands out the tests from the beginning alone."""
-    assert niceness("gw3", 4, "load") == 0
+@pytest.mark.parametrize(("worker", "dist"), [("gw3", "load"), ("xdist", "loadgroup")])
+def test_other_processes_keep_their_priority(worker: str, dist: str) -> None:
+    """Other schedulers take the tests from the beginning alone; "xdist" collects for all workers."""
+    assert niceness(worker, dist) == 0
 
 
 def test_finished_tests_are_forgotten() -> None:
