@@ -274,8 +274,8 @@ class Settings:
     group_consumer_migration_policy: str = config(
         one_of(*(policy.value for policy in MigrationPolicy)),
         _CONSUMER.migration_policy.value,
-        "the protocol changes that are allowed for a group with members; with disabled "
-        "or until-empty none, and no classic member may join",
+        "the protocol changes that are allowed for a group with members; with disabled or until-empty "
+        "a group keeps the protocol of its first member until it is empty",
     )
     offset_metadata_max_bytes: int = config(
         whole(0, 2**20), 4_096, "the maximum size of the metadata text of a committed offset"
