@@ -66,7 +66,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "faust_assigner/previous.py",
         "_previous_owner",
-        "return laid[0][0], True",
+        "return read[0][0], True",
         "pass",
         "a shortcut: the full rule finds the same owners where no claim is disputed",
     ),
