@@ -18,6 +18,9 @@ LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)\s]+)\)")
 #: A file of ours between backticks: with its folder from the root, from the package, or a test.
 FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|cfg|yml|html|xml))`")
 
+#: A test file between backticks without its folder.
+BARE_TEST = re.compile(r"`(test_\w+\.py)`")
+
 
 def exists(place: Path, section: str) -> bool:
     """Whether the file is there, and the section in it if one is named."""
@@ -58,6 +61,14 @@ def test_files_named_in_running_text_exist(page: Path) -> None:
     dead = [name for name in FILE.findall(prose(page))
             if not name.startswith(generated) and not any((root / name).exists() for root in roots)]
     assert not dead
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name in ("reference", "explanation")],
+                         ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_test_files_named_without_a_folder_exist(page: Path) -> None:
+    """A test file that was renamed or moved into another name takes its mentions along."""
+    ours = {path.name for path in CODE}
+    assert not [name for name in BARE_TEST.findall(prose(page)) if name not in ours]
 
 
 # Decisions ------------------------------------------------------------------------------------------
