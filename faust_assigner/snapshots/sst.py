@@ -26,6 +26,8 @@ OFFSET_KEY = b"__faust\0offset__"
 MAX_FILE_BYTES = 16 * 1024 * 1024
 #: The Bloom filter of Faust's stores, which by default is in each file.
 BLOOM_BITS_PER_KEY = 10
+#: The keys that may follow the last returned key in its block: Faust's offset, which readers skip.
+_STEPS = 2
 _SCRATCH_CACHE_BYTES = 8 * 1024 * 1024
 
 
@@ -160,7 +162,32 @@ def is_empty(database: rocksdict.Rdict) -> bool:
     """Return whether ``database`` has no key at all, not even Faust's offset."""
     iterator = database.iter()
     iterator.seek_to_first()
-    return not iterator.valid()
+    if iterator.valid():
+        return False
+    iterator.status()  # raises if the first block is unreadable
+    return True
+
+
+def raise_if_cut(database: rocksdict.Rdict, last: bytes | None) -> None:
+    """Raise RocksDB's error if an iteration ended at an unreadable block.
+
+    rocksdict's iterators end at such a block without an error, as if no more rows followed. ``last`` is the
+    last key that the iteration returned, None for none.
+    """
+    cursor = database.iter()
+    if last is None:
+        cursor.seek_to_first()
+    else:
+        cursor.seek(last)
+    for _ in range(_STEPS):
+        if cursor.valid():
+            cursor.next()
+    try:
+        if not cursor.valid():
+            cursor.status()
+    finally:
+        # Otherwise the error's traceback keeps the cursor, which keeps the files locked after their close.
+        del cursor
 
 
 def read_items(paths: Sequence[Path], beside: Path | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -170,4 +197,7 @@ def read_items(paths: Sequence[Path], beside: Path | None = None) -> Iterator[tu
     """
     with scratch_database(beside) as database:
         ingest(database, paths)
-        yield from database.items()
+        last = None
+        for last, value in database.items():
+            yield last, value
+        raise_if_cut(database, last)

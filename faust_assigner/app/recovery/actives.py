@@ -20,6 +20,7 @@ from faust_assigner.app.retry import retry
 from faust_assigner.app.tables import flushing
 from faust_assigner.app.tables import windowed_tables as windows
 from faust_assigner.app.tables.disk import offset_or_minus_one
+from faust_assigner.app.tables.storage_errors import is_storage_error
 
 if TYPE_CHECKING:
     from faust.types.tables import CollectionT
@@ -210,7 +211,13 @@ class ActiveRestore:
         """Report restored partitions and standbys to the tables, which then build their sets from rows."""
         for table in self._recovery.tables.values():
             if any(tp.topic in table.changelog_topic.topics for tp in chunk):
-                await table.data.on_recovery_completed(*self._parts_of(table))
+                try:
+                    await table.data.on_recovery_completed(*self._parts_of(table))
+                except Exception as error:
+                    if is_storage_error(error):
+                        # A reported failure has cancelled this task: all tables are restored again.
+                        await asyncio.sleep(0)
+                    raise
                 self.callbacks.owe([table])
 
     def _parts_of(self, table: CollectionT) -> tuple[set[TP], set[TP]]:

@@ -208,6 +208,11 @@ class TableStore(WriteBehindStore):
         with self._watched(self._here):
             return bool(super()._contains(key))
 
+    def check_end(self, db: Rdict, last: bytes | None) -> None:
+        """Report and raise RocksDB's error if the rows after the key ``last`` are unreadable."""
+        with self._watched(lambda: [p for p, each in self._dbs.items() if each is db]):
+            super().check_end(db, last)
+
     def _dbs_for_actives(self) -> Iterator[Rdict]:
         check_whole(self.table)
         return super()._dbs_for_actives()

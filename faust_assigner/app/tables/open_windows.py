@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from mode import get_logger
 
+from faust_assigner.app.tables.storage_errors import is_storage_error
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
@@ -122,6 +123,12 @@ class OpenWindows:
             for raw in found:
                 self._note(raw, partition)
             if len(found) < ROWS:
+                try:
+                    store.check_end(database, found[-1] if found else place)
+                except Exception as error:
+                    if not is_storage_error(error):
+                        raise
+                    return False  # the store has reported it, and its rows are restored again
                 break
             place = found[-1] + b"\0"
             await asyncio.sleep(0)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from faust.streams import current_event
 from faust.types.tuples import TP
@@ -20,6 +21,7 @@ from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, Usage
 from faust_assigner.app.tables.flushing import Flushing
 from faust_assigner.app.tables.landing import FlushMode, offset_in, rows_beyond, write
 from faust_assigner.app.tables.read_back import ReadBackOverlay
+from faust_assigner.snapshots.sst import raise_if_cut
 
 if TYPE_CHECKING:
     from faust.types.tuples import FutureMessage
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from faust_assigner.app.host.table_bases import RocksDBBase as Store
 else:
     from faust.stores.rocksdb import Store
+
+T = TypeVar("T")
 
 #: Attribute of a changelog record in flight: the partition of the changed row, and the change.
 _CHANGE = "_faust_assigner_change"
@@ -286,14 +290,28 @@ class WriteBehindStore(Store):
                 return overlay
         return None
 
+    def check_end(self, db: Rdict, last: bytes | None) -> None:
+        """Raise RocksDB's error if the rows after the key ``last`` are unreadable."""
+        if self.rocksdb_options.use_rocksdict and any(db is each for each in self._dbs.values()):
+            raise_if_cut(db, last)
+
     def _visible_items(self, db: Rdict) -> Iterator[tuple[bytes, bytes]]:
         overlay = self._overlay_of(db)
-        items: Iterator[tuple[bytes, bytes]] = super()._visible_items(db)
+        items = self._whole_rows(db, super()._visible_items(db), itemgetter(0))
         return items if overlay is None else overlay.over(items)
 
     def _visible_keys(self, db: Rdict) -> Iterator[bytes]:
         overlay = self._overlay_of(db)
-        keys: Iterator[bytes] = super()._visible_keys(db)
+        keys = self._whole_rows(db, super()._visible_keys(db), bytes)
         if overlay is None:
             return keys
         return (key for key, _ in overlay.over((key, b"") for key in keys))
+
+    def _whole_rows(
+        self, db: Rdict, rows: Iterable[T], key_of: Callable[[T], bytes]
+    ) -> Iterator[T]:
+        """Yield ``rows``, and then check that the iteration of ``db`` was complete."""
+        row = None
+        for row in rows:
+            yield row
+        self.check_end(db, None if row is None else key_of(row))

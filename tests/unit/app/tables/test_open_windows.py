@@ -132,6 +132,9 @@ class Files(WriteBehindStore):
     def __init__(self, database: Database) -> None:
         self._dbs, self.waiting = {0: database}, list[bytes]()
 
+    def check_end(self, db: Any, last: bytes | None) -> None:
+        """Every block is readable."""
+
     def waiting_rows(self, partition: int) -> Any:
         """Return rows that wait for their changelog record."""
         return iter(self.waiting)
