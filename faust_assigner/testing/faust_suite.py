@@ -33,6 +33,9 @@ ASSIGNOR_ALONE: dict[str, str] = {
     "tests/functional/test_app.py::Test_settings::test_defaults": (
         "asserts Faust's own TableManager and Router, which ours replace"
     ),
+    "tests/unit/app/test_base.py::Test_App::test_reply_consumer": (
+        "asserts Faust's own ReplyConsumer, which ours replaces"
+    ),
     "tests/unit/tables/test_manager.py::Test_Manager::test_on_rebalance": (
         "replaces the recovery service by a mock; our TableManager asks it to close databases first"
     ),
