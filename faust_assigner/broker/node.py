@@ -79,7 +79,11 @@ class Node:
         self.clock, self.timer = clock or wall_ms, clock or timer_ms
         self.counters: Counter[str] = Counter()
         self.folder = folder
-        self.store: Store = MemoryStore() if folder is None else RocksStore(folder)
+        self.store: Store = (
+            MemoryStore()
+            if folder is None
+            else RocksStore(folder, accepts_loss=settings.log_recovery_accept_loss)
+        )
         self.host, self.port = "127.0.0.1", 0
         self._addresses: dict[str, tuple[str, int]] = {}
         self.peer_log = RateLimitedLog()

@@ -63,7 +63,8 @@ class RocksStore:
     one thread only.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, accepts_loss: bool = False) -> None:
+        self._accepts_loss = accepts_loss
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         # A buffered write is in memory and in the write-ahead log; its flush needs the same space again.
@@ -212,14 +213,40 @@ class RocksStore:
         self.write_audit.forget_end(place)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys."""
+        """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys.
+
+        Raises StoreFailed at an unreadable block. With ``accepts_loss`` the method logs the error and ends.
+        """
         span = prefix_range(prefix)
         bounded = ReadOptions()
         bounded.set_iterate_upper_bound(span.beyond)
+        last = None
         try:
-            yield from self._db.items(from_key=span.first, read_opt=bounded)
+            for last, value in self._db.items(from_key=span.first, read_opt=bounded):
+                yield last, value
         except Exception as error:
             raise StoreFailed(str(error)) from error
+        self._check_end(last, span.first, bounded)
+
+    def _check_end(self, last: bytes | None, first: bytes, bounded: ReadOptions) -> None:
+        """Check that a scan of the keys from ``first`` on, which ended after ``last``, was complete.
+
+        rocksdict's iterators end at an unreadable block without an error, as if no more keys followed.
+        """
+        cursor = self._db.iter(bounded)
+        cursor.seek(first if last is None else last)
+        if last is not None and cursor.valid():
+            cursor.next()
+        try:
+            if not cursor.valid():
+                cursor.status()
+        except Exception as error:
+            what = f"the store is damaged: records in its files cannot be read ({error})"
+            if not self._accepts_loss:
+                raise StoreFailed(
+                    f"{what}. Set log.recovery.accept.loss=true to start without this data"
+                ) from error
+            logger.error("%s; the broker starts without this data", what)
 
     def close(self) -> None:
         """Close RocksDB and the write audit; release files and lock. Later writes raise StoreFailed."""

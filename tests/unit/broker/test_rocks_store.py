@@ -371,3 +371,39 @@ def test_seventeen_known_keys_are_deleted_as_a_range_and_sixteen_one_by_one(
     assert done == [b"a1", b"a2", (b"c", b"d"), (b"e", b"f"), (b"g", b"h"), b"z"]
     store._db = real
     store.close()
+
+
+def damaged(folder: Path, at: float) -> None:
+    """Write 2,000 offsets and a group to a store, and flip a byte of its only file of rows."""
+    store = RocksStore(folder)
+    store.write([(b"o%05d" % number, b"%0200d" % number**9) for number in range(2000)])
+    store.write([(b"p", b"after")])
+    store._db.flush()
+    store.close()
+    (path,) = folder.glob("*.sst")
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * at)] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.3])
+def test_a_scan_ends_with_the_error_of_an_unreadable_block(tmp_path: Path, at: float) -> None:
+    """rocksdict's iterators end there as if no more keys followed: the broker lost offsets silently."""
+    damaged(tmp_path, at)
+    store = RocksStore(tmp_path)
+    with pytest.raises(StoreFailed, match=r"the store is damaged.*Corruption.*accept\.loss=true"):
+        list(store.scan(b"o"))
+    assert list(store.scan(b"p")) == [(b"p", b"after")]
+    assert list(store.scan(b"q")) == []
+    store.close()
+
+
+def test_a_store_that_accepts_losses_logs_an_unreadable_block(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker then starts with the records before the block."""
+    damaged(tmp_path, 0.3)
+    store = RocksStore(tmp_path, accepts_loss=True)
+    assert 0 < len(list(store.scan(b"o"))) < 2000
+    assert "the broker starts without this data" in caplog.text
+    store.close()
