@@ -168,7 +168,7 @@ class Box:
     def take(self, *, is_first: bool = False, **said: Any) -> list[Any]:
         """Take a message; return the new commands."""
         self.inbox.take(pb.AssignmentCommand(**said), is_first=is_first)
-        return list(self.inbox.rest())
+        return list(self.inbox.remaining_commands())
 
 
 def place(partition: TopicPartition) -> pb.TopicPartition:
@@ -240,7 +240,7 @@ def test_a_lost_session_forgets_releases_and_keeps_warm_ups() -> None:
     box.take(warm=WARM)
     assert (box.take(release=ASKED), box.take(warm=WARM)) == ([], [])
     box.inbox.lose(Lost((T0,)))
-    assert list(box.inbox.rest()) == [Lost((T0,))]
+    assert list(box.inbox.remaining_commands()) == [Lost((T0,))]
     assert (box.take(release=ASKED), box.take(warm=WARM)) == ([RELEASE], [])
     box.take(abort_warm=pb.AbortWarm(partition=place(T1), handoff_id=3))
     assert (box.take(release=ASKED), box.take(warm=WARM)) == ([], [Warm(T1, "b", 3, strict=True)])
@@ -255,7 +255,7 @@ async def test_errors_and_the_end_are_read_in_their_order() -> None:
     with pytest.raises(ValueError, match="x"):
         await box.inbox.read()
     assert await box.inbox.read() is None
-    assert list(box.inbox.rest()) == [STRICT, RELEASE]
+    assert list(box.inbox.remaining_commands()) == [STRICT, RELEASE]
 
 
 # -- the session ---------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ async def test_a_session_is_that_of_its_first_message_with_its_times() -> None:
     assert (session.is_alive, session.check_time()) == (True, False)
     now[0] = 109.0
     session.begin(pb.AssignmentUpdate(session_id="s2", lives_ms=9_000), until=117.0)
-    assert (list(box.inbox.rest()), session.left_s) == ([Lost((T0,))], 8.0)
+    assert (list(box.inbox.remaining_commands()), session.left_s) == ([Lost((T0,))], 8.0)
     session.note_message()
     now[0] = 117.0
     assert (session.is_alive, session.is_silent) == (True, False)
@@ -318,7 +318,7 @@ def test_a_session_that_is_given_up_is_lost_at_once() -> None:
     box.holdings.update(grants(t0=1), ())
     session.give_up()
     session.give_up()
-    assert (list(box.inbox.rest()), session.left_s) == ([Lost((T0,))], -math.inf)
+    assert (list(box.inbox.remaining_commands()), session.left_s) == ([Lost((T0,))], -math.inf)
 
 
 # -- requests ------------------------------------------------------------------------------------------
