@@ -160,9 +160,17 @@ class Store:
     def tidy(self, manifest: Manifest) -> None:
         """Complete the last steps of a run that died: remove unused files and the mark of :meth:`begin`."""
         if self.folder.exists(REPLACING):
+            self._remove_drafts()
             self._sweep(manifest, None)
             self._placeholders(manifest)
             self.abandon()
+
+    def _remove_drafts(self) -> None:
+        """Remove incomplete files of a run that died beside the manifest and the empty files of tables."""
+        for where in ((), *((table,) for table in TABLES)):
+            for name in self.folder.children(*where):
+                if name.startswith(".") and name.endswith(".tmp"):
+                    self.folder.remove(*where, name)
 
     def abandon(self) -> None:
         """Remove the mark of :meth:`begin` after a run without changes."""

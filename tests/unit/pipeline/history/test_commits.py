@@ -18,6 +18,7 @@ from faust_assigner.pipeline.history.store import (
     table_schema,
 )
 from faust_assigner.pipeline.one_writer import FolderInUse
+from tests.unit.pipeline.history.made import stored
 
 
 def rows(table: str, *names: str, group: str = "g") -> pa.Table:
@@ -213,3 +214,16 @@ def test_only_tables_with_rows_have_files_and_counts(tmp_path: Path) -> None:
         empty = store.read("placements", "2026-11-01", day)
         assert (empty.num_rows, empty.schema) == (0, table_schema("placements"))
         assert store.read("placements", "2026-11-01", day, ["role"]).schema.names == ["role"]
+
+
+def test_drafts_of_a_dead_run_are_removed_and_replaced(tmp_path: Path) -> None:
+    """A kill before the rename of an empty file left its draft, and the table kept no columns."""
+    store = stored(tmp_path, {})
+    (tmp_path / "movement" / "empty.parquet").unlink()
+    drafts = [tmp_path / "movement" / ".empty.parquet.1.tmp", tmp_path / ".manifest.json.1.tmp"]
+    for path in drafts:
+        path.touch()
+    (tmp_path / "_REPLACING").touch()
+    store.tidy(store.load())
+    assert not any(path.exists() for path in drafts)
+    assert (tmp_path / "movement" / "empty.parquet").exists()
