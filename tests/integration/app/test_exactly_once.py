@@ -277,6 +277,29 @@ def test_a_worker_frozen_for_longer_than_its_session_comes_back_by_itself(
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("bootstrap", ["ours"], indirect=True)
+def test_an_agent_that_fails_behind_a_group_by_skips_this_record_only(
+    bootstrap: str, tmp_path: Path, guarantee: str
+) -> None:
+    """In stock Faust the agent reads nothing more after its first error, and the topic stands still."""
+    group = Group(bootstrap, tmp_path, "regroup")
+    try:
+        group.send(100)
+        group.start("one", member="dynamic", guarantee=guarantee, failing="60")
+        group.wait_for(99)
+        group.send(100)
+        group.wait_for(199)
+        group.workers["one"].terminate()
+        assert group.workers["one"].wait(20) == 0
+        assert sorted(group.seen) == [number for number in range(group.sent) if number != 60]
+    finally:
+        group.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("bootstrap", ["ours"], indirect=True)
 def test_a_repartitioned_topic_is_read_on_after_each_fence_of_its_producer(
     bootstrap: str, tmp_path: Path

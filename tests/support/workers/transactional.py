@@ -23,6 +23,8 @@ ENV = {
 }
 #: Seconds within each record of ``one``, between its change of the table and its send.
 WORK_S = float(ENV.get("WORK_S", "0"))
+#: The numbers at which ``regroup`` fails.
+FAILING = {int(number) for number in ENV.get("FAILING", "").split()}
 
 
 def configured(app_id: str) -> faust.App:
@@ -31,7 +33,7 @@ def configured(app_id: str) -> faust.App:
         app_id,
         broker="kafka://" + ENV["BOOTSTRAP"],
         PartitionAssignor="faust_assigner:PartitionAssignor",
-        processing_guarantee="exactly_once",
+        processing_guarantee=ENV.get("GUARANTEE", "exactly_once"),
         consumer_group_instance_id=None if ENV.get("MEMBER") == "dynamic" else ENV["NAME"],
         canonical_url=f"http://{ENV['NAME']}:6066",
         datadir=f"{ENV['DATA']}-{app_id}",
@@ -86,8 +88,10 @@ def make_app(app_id: str) -> faust.App:
             await asyncio.sleep(0.3)
 
     async def regroup(stream: Any) -> None:
-        """A record to the topic of ``group_by``, and from there a record out."""
+        """A record to the topic of ``group_by``, and from there a record out, or an error."""
         async for value in stream.group_by(str, name="text", partitions=4):
+            if value in FAILING:
+                raise ValueError(value)
             await passed_on.send(key=str(value), value=value)
 
     agent = {made.__name__: made for made in (one, tally, take, take_events, slow, regroup)}[
