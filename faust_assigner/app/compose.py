@@ -29,7 +29,8 @@ from faust_assigner.app import sensors
 from faust_assigner.app.consumer import delivery, produced_topics
 from faust_assigner.app.consumer.fetching import FlowControl
 from faust_assigner.app.consumer.replies import AskedAgent, Replies, read_replies_once
-from faust_assigner.app.consumer.stream_take import TimelyStream, TransactionalStream
+from faust_assigner.app.consumer.stream_take import TransactionalStream
+from faust_assigner.app.consumer.streams import TimelyStream
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger

@@ -13,7 +13,8 @@ from faust.types import TP
 
 from faust_assigner.app.consumer import stream_take as module
 from faust_assigner.app.consumer.delivery import Lanes
-from faust_assigner.app.consumer.stream_take import LOOK_S, TimelyStream, TransactionalStream
+from faust_assigner.app.consumer.stream_take import TransactionalStream
+from faust_assigner.app.consumer.streams import LOOK_S, TimelyStream
 
 A, B = TP("orders", 0), TP("orders", 1)
 

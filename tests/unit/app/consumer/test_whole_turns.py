@@ -15,7 +15,7 @@ from faust.types import TP
 from faust_assigner.app.consumer import fetching, produced_topics
 from faust_assigner.app.consumer.fetching import _committed_while_assigned, seek_committed
 from faust_assigner.app.consumer.live_views import Share
-from faust_assigner.app.consumer.stream_take import TimelyStream
+from faust_assigner.app.consumer.streams import TimelyStream
 from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, Waits
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.retry import SAY_EVERY_S
