@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from faust.agents.replies import ReplyConsumer
 from faust.transport import by_url
 from faust.transport.drivers import aiokafka as driver
 from faust.types.enums import ProcessingGuarantee
@@ -96,7 +97,8 @@ def repair(app: App) -> None:
     app.conf.TableManager = over(RepairedTables, _setting_value(app, "TableManager"))
     app.conf.Agent = over(AskedAgent, _setting_value(app, "Agent"))
     leave.install(app)
-    app._reply_consumer = Replies(app, beacon=app.beacon)
+    # Without a beacon: Faust adds the service to the app's tree when it starts.
+    app._reply_consumer = over(Replies, ReplyConsumer)(app)
     read_replies_once(app)
     delivery.install_lanes(app, is_exact=is_exact)
     _add(app, "repairs")

@@ -156,6 +156,8 @@ def _is_ours(module: Any, function: Any, target: ast.Attribute, value: ast.expr)
     match value:
         case ast.Call(func=ast.Name(id="partial" | "over")):
             return target.attr not in ("Consumer", "TransactionManager")
+        case ast.Call(func=ast.Call(func=ast.Name(id="over"))):
+            return True
         case ast.Call(func=ast.Name(id=name)):
             made = here.get(name)
             return inspect.isclass(made) and made.__module__.startswith(PACKAGE)
