@@ -116,14 +116,14 @@ class Crowd:
         return member
 
     async def greeted(self, *names: str) -> None:
-        """Wait until these members have met in one round."""
+        """Wait until these members have met in one round, and have noted it."""
         state = " ".join(sorted(names)).encode()
-        await until(
-            f"{names} meet: {self.diaries}",
-            lambda: all(
-                (share := self.members[n].share) is not None and share.state == state for n in names
-            ),
-        )
+
+        def has_met(name: str) -> bool:
+            share, noted = self.members[name].share, self.diaries[name].shares
+            return share is not None and share.state == state and share in noted[-1:]
+
+        await until(f"{names} meet: {self.diaries}", lambda: all(map(has_met, names)))
 
     def leader(self) -> str:
         """Return the name of the current leader."""
