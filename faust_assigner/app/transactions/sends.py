@@ -174,9 +174,9 @@ class RecordSends:
     def _refuse(self, reason: str, cause: Exception | None = None) -> asyncio.Future[object]:
         """Return a future with the error of a send whose record is processed again.
 
-        An exception would end the agent, and Faust does not restart ``group_by`` and ``through`` of a failed
-        agent. It would also end Faust's task that reads the source for them. Only a send of a commit or of a
-        window's callback raises, because these must know the failure.
+        An exception would end the agent's run. For ``group_by`` and ``through`` it would end Faust's task
+        that reads the source, and no code restarts this task while the agent runs. Only a send of a commit or
+        of a window's callback raises, because these must know the failure.
         """
         error = ProducerSendError(reason)
         error.__cause__ = cause
