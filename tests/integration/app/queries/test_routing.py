@@ -206,7 +206,8 @@ async def test_requests_to_a_frozen_worker_hold_up_no_other_worker(tmp_path: Pat
         return web.Response()
 
     async with served(silence) as owner, served(answers("owner", 9)) as other:
-        worker = Worker(tmp_path, faust_assigner_forward_s=3)
+        # A shorter limit would end changes on a busy machine before the last one has arrived.
+        worker = Worker(tmp_path, faust_assigner_forward_s=60)
         assignor: Any = worker.app.assignor
         assignor.owner_of = lambda tp: other if frozen.is_set() else owner
         route = worker.app.table_route(worker.counts, exact_key="key")
@@ -217,11 +218,12 @@ async def test_requests_to_a_frozen_worker_hold_up_no_other_worker(tmp_path: Pat
         limitless = aiohttp.TCPConnector(limit=0)
         async with served(handle) as url, ClientSession(connector=limitless) as session:
             changes = [asyncio.ensure_future(session.post(url / "count")) for _ in range(100)]
-            for _ in changes:
-                await here.acquire()
-            frozen.set()
-            async with session.get(url / "count") as answer:
-                assert (answer.status, await answer.json()) == (200, {"count": 9})
+            async with asyncio.timeout(60):
+                for _ in changes:
+                    await here.acquire()
+                frozen.set()
+                async with session.get(url / "count") as answer:
+                    assert (answer.status, await answer.json()) == (200, {"count": 9})
             answered.set()
             for each in await asyncio.gather(*changes):
                 each.close()
