@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +22,8 @@ class Outputs:
     topic: str = "outputs"
     #: How often each number of a customer was seen, by customer.
     seen: dict[str, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
+    #: How often each error of the client was seen.
+    errors: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.reader = Consumer(
@@ -48,6 +50,8 @@ class Outputs:
             if message.error() is None:
                 came += 1
                 self._count(message.key().decode().strip('"'), int(message.value()))
+            else:
+                self.errors[str(message.error())] += 1
         return came
 
     def _count(self, customer: str, number: int) -> None:

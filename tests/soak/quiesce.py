@@ -51,7 +51,9 @@ def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> B
     missing = world.outputs.wait_for_all(load.amounts, OUTPUT_PATIENCE_S)
     twice = world.outputs.twice()
     ends = world.outputs.log_ends(f"{load.app_id}-orders")
-    faults = [f"{lost} orders lost"] * bool(lost) + [f"{missing} outputs missing"] * bool(missing)
+    faults = [f"{lost} orders lost"] * bool(lost) + [
+        f"{missing} outputs missing; the reader's errors: {dict(world.outputs.errors)}"
+    ] * bool(missing)
     if ends != load.sent:
         faults.append(f"the broker has {ends} orders of {load.sent}")
     if exactly_once and twice:
@@ -84,7 +86,9 @@ def _returns(world: World, load: Load, outputs: Outputs, *, exactly_once: bool) 
         pass
     for worker in world.fleet.living():
         rows |= json.loads((worker.folder / "journal.returned").read_text())
-    found = [f"{missing} returns have no output"] * bool(missing)
+    found = [
+        f"{missing} returns have no output; the reader's errors: {dict(outputs.errors)}"
+    ] * bool(missing)
     found += [f"returns of {line}" for line in wrong_rows(load, rows)]
     if exactly_once:
         repeats = sum(row["repeats"] for row in rows.values())

@@ -130,7 +130,9 @@ class World:
         for name, worker in self.fleet.workers.items():
             self.progress.take(name, worker.orders)
             worker.orders.clear()
-        self.outputs.read()
+        # librdkafka stops fetching for a reader that is not polled for five minutes.
+        for _, outputs in self.flows():
+            outputs.read()
         now, before = time.time(), self.ticked_at
         self.ticked_at = now
         # A worker outside the group sends no heartbeats; if it never joins, the group does not come
