@@ -4,7 +4,8 @@ Any member may advertise any URL, and stock Faust sends each request to this URL
 This module sends requests to allowed URLs only (``FAUST_ASSIGNER_URLS``). The headers
 ``Authorization`` and ``Cookie`` are sent only to the URLs in ``FAUST_ASSIGNER_CREDENTIALS_TO``.
 Redirects are not followed. The body is forwarded; stock Faust forwards only the length of the body. A
-forwarded request is not forwarded again.
+forwarded request is not forwarded again. Each request has a time limit; stock Faust waits 300 s for a
+frozen worker.
 """
 
 from __future__ import annotations
@@ -60,6 +61,13 @@ MOST_ANSWER_BYTES = 64 * 1024 * 1024
 #: The maximum number of connections to one worker. By default aiohttp limits the connections to all
 #: hosts together, so that requests to a frozen worker would also hold up requests to other workers.
 MOST_CONNECTIONS = 100
+#: The methods of requests that change no data. ``FAUST_ASSIGNER_FORWARD_S`` limits these requests.
+READS = frozenset({"GET", "HEAD"})
+#: The time limit of a connection to a different worker, in seconds.
+CONNECT_S = 1.0
+#: The time limit of a request that may change data, in seconds (aiohttp's default). The limit is
+#: long because only the owner can answer such a request.
+PATIENT_S = 300.0
 PASSED_BACK = (
     "Content-Type",
     "Location",
@@ -77,16 +85,17 @@ class Forwarding:
         self._app = app
         self._patterns = settings.read(app, table.URLS)
         self._trusted = settings.read(app, table.CREDENTIALS_TO)
+        self._forward_s = settings.read(app, table.FORWARD_S)
         #: URL -> number of requests that were not forwarded to it; each URL is logged once.
         self.refused: Counter[URL] = Counter()
         self._session: aiohttp.ClientSession | None = None
 
-    async def forward(self, dest_url: URL, web: Web, request: Request, **options: Any) -> Response:
-        """Return the answer of the worker at ``dest_url``.
+    async def forward(self, dest_url: URL, web: Web, request: Request) -> Response:
+        """Return the answer of the worker at ``dest_url``, within the time limit of the request.
 
-        ``options`` are passed to aiohttp's client. Raises SameNode if the URL is this worker's own,
-        ServiceUnavailable if the URL is not allowed or if a different worker has forwarded the
-        request, ParseError if the request cannot be read, and aiohttp's errors.
+        Raises SameNode if the URL is this worker's own, ServiceUnavailable if the URL is not allowed
+        or if a different worker has forwarded the request, ParseError if the request cannot be
+        read, TimeoutError, and aiohttp's errors.
         """
         own = URL(str(self._app.conf.canonical_url))
         host, port = _host_and_port(dest_url)
@@ -107,13 +116,14 @@ class Forwarding:
             body = await request.read()
         except (ValueError, RequestPayloadError) as error:
             raise ParseError(f"The Host header or the body cannot be read: {error}") from None
+        total = self._forward_s if request.method in READS else PATIENT_S
         async with self._client().request(
             method=request.method,
             url=url,
             headers=[*headers, (HOP, "1")],
             data=body,
             allow_redirects=False,
-            **options,
+            timeout=aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_S),
         ) as answer:
             content = await read_at_most(answer.content.iter_any(), MOST_ANSWER_BYTES)
             if content is None:

@@ -12,14 +12,12 @@ from faust.web.exceptions import ServiceUnavailable
 from mode import get_logger
 from yarl import URL
 
-from faust_assigner.app import settings
 from faust_assigner.app.queries.decide import Asked, Step, steps
-from faust_assigner.app.queries.forwarding import HOP, Forwarding
+from faust_assigner.app.queries.forwarding import HOP, READS, Forwarding
 from faust_assigner.app.queries.places import partition_of
 from faust_assigner.app.queries.reading import KEY, ROLE, Reading, unavailable
 from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import NotHere
-from faust_assigner.settings import table as settings_table
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
@@ -34,11 +32,6 @@ else:
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_standing"
-#: The time limit of a connection to a different worker, in seconds.
-CONNECT_S = 1.0
-#: The time limit of a request that may change data, in seconds (aiohttp's default). The limit is
-#: long because only the owner can answer such a request.
-PATIENT_S = 300.0
 #: Seconds for which a worker that did not answer is asked last.
 SHUNNED_S = 2.0
 #: The errors of an unreachable worker. The HTTP client of a stopping worker raises RuntimeError.
@@ -61,7 +54,6 @@ class KeyRouter(Router):
         self.standing: ReplicaStatus = getattr(app, MARK)
         #: URL of a worker -> the time until which the worker is asked last.
         self._shunned: dict[URL, float] = {}
-        self._forward_s = settings.read(app, settings_table.FORWARD_S)
 
     async def route_req(self, table_name: str, key: object, web: Web, request: Request) -> Response:
         """Return a different worker's answer, or a 503.
@@ -74,11 +66,11 @@ class KeyRouter(Router):
             tp = partition_of(self.app, changelog, self._get_serialized_key(table, key))
         except KeyError:
             return unavailable(web, "this worker has not joined its group yet")
-        asked = Asked(request.method in ("GET", "HEAD"), HOP in request.headers)
+        asked = Asked(request.method in READS, HOP in request.headers)
         why = "its partition is being moved or restored"
         for step in sorted(self._steps(tp, asked), key=self._is_shunned):
             if step.at is not None:
-                answer = await self._ask(step.at, asked, web, request)
+                answer = await self._ask(step.at, web, request)
                 if answer is not None:
                     return answer
                 why = "the worker with its partition does not answer, or has not started yet"
@@ -133,16 +125,10 @@ class KeyRouter(Router):
         """Return whether the worker is asked last, because it did not answer an earlier request."""
         return step.at is not None and self._shunned.get(step.at, 0.0) > monotonic()
 
-    async def _ask(self, url: URL, asked: Asked, web: Web, request: Request) -> Response | None:
+    async def _ask(self, url: URL, web: Web, request: Request) -> Response | None:
         """Return the answer of the worker at ``url``; None if the worker cannot answer now."""
-        total = self._forward_s if asked.changes_nothing else PATIENT_S
         try:
-            answer = await self.forwarding.forward(
-                url,
-                web,
-                request,
-                timeout=aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_S),
-            )
+            answer = await self.forwarding.forward(url, web, request)
         except (*UNREACHABLE, SameNode, ServiceUnavailable) as error:
             logger.info("Worker %s did not answer a request for a key: %r", url, error)
             self._shunned[url] = monotonic() + SHUNNED_S

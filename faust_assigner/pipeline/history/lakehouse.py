@@ -249,6 +249,7 @@ class LakehouseTables:
         folders = {day: base if day == _ALL else f"{base}/{DAY.name}={day}" for day in parts}
         paths = [f"{folders[day]}/{name}.parquet" for day, name in sorted(parts.items())]
         read = self._spark.read.schema(_schema(table)).option("basePath", base)
+        read = read.option("parquet.page.verify-checksum.enabled", "true")
         return read.parquet(*paths).select(*_schema(table).names)
 
 

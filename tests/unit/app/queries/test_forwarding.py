@@ -17,10 +17,10 @@ from yarl import URL
 from faust_assigner.app.compose import forward_requests
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries import forwarding as module
-from faust_assigner.app.queries.forwarding import HOP, AllowlistRouter
+from faust_assigner.app.queries.forwarding import CONNECT_S, HOP, PATIENT_S, AllowlistRouter
 from faust_assigner.settings import table
 
-OWN, OTHER = URL("http://w0:6066"), URL("http://w1:6067")
+OWN, OTHER, FORWARD_S = URL("http://w0:6066"), URL("http://w1:6067"), 3.0
 
 
 #: Headers of a single connection or of its body's bytes; a forwarded request has its own.
@@ -84,21 +84,27 @@ class Made:
     """An AllowlistRouter of the worker at ``OWN`` under these settings."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **said: Any) -> None:
-        values = {table.URLS: said.get("urls", ()), table.CREDENTIALS_TO: said.get("trusted", ())}
+        values = {
+            table.URLS: said.get("urls", ()),
+            table.CREDENTIALS_TO: said.get("trusted", ()),
+            table.FORWARD_S: FORWARD_S,
+        }
         monkeypatch.setattr(module.settings, "read", lambda app, setting: values[setting])
         self.http = Http()
         conf = SimpleNamespace(canonical_url=OWN, HttpClient=Http)
         app = SimpleNamespace(conf=conf, http_client=self.http, assignor=None)
         self.router: Any = over(AllowlistRouter, Router)(app)  # type: ignore[arg-type]
 
-    async def forward(self, url: URL = OTHER, *, is_forwarded: bool = False, **options: Any) -> Any:
-        """Forward a POST with credentials."""
+    async def forward(
+        self, url: URL = OTHER, *, is_forwarded: bool = False, method: str = "POST"
+    ) -> Any:
+        """Forward a request with credentials."""
 
         async def read() -> bytes:
             return b"body"
 
         request = SimpleNamespace(
-            method="POST",
+            method=method,
             url=URL("http://w0:6066/counts/a?b=c"),
             headers={
                 "Authorization": "secret",
@@ -110,17 +116,17 @@ class Made:
             read=read,
         )
         web = SimpleNamespace(bytes=lambda body, *, status, headers: (body, status, headers))
-        return await self._send(url, web, request, **options)
+        return await self._send(url, web, request)
 
-    async def _send(self, *asked: Any, **options: Any) -> Any:
-        return await self.router.forwarding.forward(*asked, **options)
+    async def _send(self, *asked: Any) -> Any:
+        return await self.router.forwarding.forward(*asked)
 
 
 class Routed(Made):
     """A router that forwards as Faust's own ``_route_req`` does."""
 
-    async def _send(self, *asked: Any, **options: Any) -> Any:
-        return await self.router._route_req(*asked, **options)
+    async def _send(self, *asked: Any) -> Any:
+        return await self.router._route_req(*asked)
 
 
 async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
@@ -129,7 +135,7 @@ async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
     """Connection headers are dropped as well, and redirects are not followed."""
     it = Made(monkeypatch)
     it.http.headers |= {**PASSED, "Set-Cookie": "no", "Server": "no"}
-    body, status, headers = await it.forward(timeout=7)
+    body, status, headers = await it.forward()
     assert (body, status) == (b"answer", 201)
     assert headers == PASSED
     assert it.http.asked == [
@@ -139,8 +145,21 @@ async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
             "headers": [("Accept", "text/plain"), (HOP, "1")],
             "data": b"body",
             "allow_redirects": False,
-            "timeout": 7,
+            "timeout": aiohttp.ClientTimeout(total=PATIENT_S, sock_connect=CONNECT_S),
         }
+    ]
+
+
+async def test_a_read_by_fausts_own_route_has_the_limit_of_a_forwarded_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``topic_route`` and apps without the repairs waited 300 s for a frozen worker."""
+    it = Routed(monkeypatch)
+    for method in ("GET", "HEAD", "POST"):
+        await it.forward(method=method)
+    assert [asked["timeout"] for asked in it.http.asked] == [
+        aiohttp.ClientTimeout(total=limit_s, sock_connect=CONNECT_S)
+        for limit_s in (FORWARD_S, FORWARD_S, PATIENT_S)
     ]
 
 

@@ -13,14 +13,15 @@ from faust.types import TP
 from faust.web.exceptions import ServiceUnavailable
 from yarl import URL
 
+from faust_assigner.app import settings
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries import router as module
 from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.forwarding import HOP
 from faust_assigner.app.queries.reading import KEY, ROLE
-from faust_assigner.app.queries.router import CONNECT_S, MARK, PATIENT_S, SHUNNED_S, KeyRouter
+from faust_assigner.app.queries.router import MARK, SHUNNED_S, KeyRouter
 
-LOG, FORWARD_S = "shop-counts-changelog", 3.0
+LOG = "shop-counts-changelog"
 OWN, OWNER, COPY, LAST = (URL(f"http://w{n}:6066") for n in range(4))
 COUNTS: Any = SimpleNamespace(changelog_topic=SimpleNamespace(get_topic_name=lambda: LOG))
 
@@ -44,11 +45,11 @@ class Workers:
 
     def __init__(self) -> None:
         self.answers: dict[URL, Any] = {}
-        self.asked: list[tuple[URL, Any]] = []
+        self.asked: list[URL] = []
 
-    async def forward(self, url: URL, web: Any, request: Any, *, timeout: Any) -> Any:
+    async def forward(self, url: URL, web: Any, request: Any) -> Any:
         """Note the request and return the worker's answer."""
-        self.asked.append((url, timeout))
+        self.asked.append(url)
         answer = self.answers.get(url, Answer())
         if isinstance(answer, BaseException):
             raise answer
@@ -64,7 +65,7 @@ class Careful(Router):  # type: ignore[misc]
     async def route_topic_req(self, topic: Any, key: Any, web: Any, request: Any) -> Any:
         """Forward the request to the topic's reader."""
         assert (topic, key, type(web), type(request)) == ("orders", "a", SimpleNamespace, Request)
-        return await self.forwarding.forward(OWNER, None, None, timeout=None)
+        return await self.forwarding.forward(OWNER, None, None)
 
 
 class Made:
@@ -74,7 +75,7 @@ class Made:
         self.now, self.owner, self.joined = 100.0, OWNER, True
         self.here, self.copies = here, [COPY, LAST]
         monkeypatch.setattr(module, "monotonic", lambda: self.now)
-        monkeypatch.setattr(module.settings, "read", lambda app, setting: FORWARD_S)
+        monkeypatch.setattr(settings, "read", lambda app, setting: ())
         assignor = SimpleNamespace(owner_of=self._owner_of, standbys_of=lambda tp: self.copies)
         app = SimpleNamespace(
             assignor=assignor,
@@ -117,13 +118,13 @@ class Made:
     @property
     def asked(self) -> list[URL]:
         """Return the asked workers in order."""
-        return [url for url, *_ in self.workers.asked]
+        return self.workers.asked
 
 
 async def test_fausts_own_requests_go_through_the_forwarding_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They have no time limit of ours."""
+    """The forwarding part sets their time limit."""
     it, said = Made(monkeypatch, Here()), list[Any]()
 
     async def forward(*asked: Any, **options: Any) -> str:
@@ -151,18 +152,11 @@ async def test_the_owner_answers_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_another_worker_is_asked_as_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request has the time limit of a read or of a write."""
+    """The owner answers reads and writes."""
     it = Made(monkeypatch, FRESH)
     for method in ("GET", "HEAD", "POST"):
         assert (await it.get(method)).status == 200
-    limits = [
-        aiohttp.ClientTimeout(total=s, sock_connect=CONNECT_S) for s in (FORWARD_S, PATIENT_S)
-    ]
-    assert it.workers.asked == [
-        (OWNER, limits[0]),
-        (OWNER, limits[0]),
-        (OWNER, limits[1]),
-    ]
+    assert it.asked == [OWNER] * 3
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import pytest
 from faust.app.router import Router
 from faust.exceptions import SameNode
@@ -14,6 +15,7 @@ from yarl import URL
 
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries.decide import Here, Who
+from faust_assigner.app.queries.forwarding import CONNECT_S, PATIENT_S
 from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.queries.reading import AGE, LAG, ROLE, Reading
 from faust_assigner.app.queries.router import KeyRouter
@@ -73,6 +75,7 @@ async def test_each_header_is_forwarded_as_often_as_it_was_sent(
             "headers": [*headers, ("X-Faust-Assigner-Hop", "1")],
             "data": b"body",
             "allow_redirects": False,
+            "timeout": aiohttp.ClientTimeout(total=PATIENT_S, sock_connect=CONNECT_S),
         }
     ]
 
