@@ -7,6 +7,7 @@ readers skip.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ from faust_assigner.wire.documents import whole_number
 #: Kafka's rule for topic names, which makes them safe as folder names, too.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SNAPSHOT_ID = re.compile(r"[0-9]{20}")
+#: The problem of a folder whose run is not finished, or was killed.
+UNFINISHED = "no manifest: never finished"
+
+logger = logging.getLogger(__name__)
 
 
 class SnapshotCorruptError(SnapshotError):
@@ -42,8 +47,9 @@ class Found:
     snapshot_id: str
     manifest: Manifest | None
     problem: str | None
-    #: Whether a later version of this package wrote the manifest.
-    is_later: bool = False
+    #: Whether the snapshot may be valid although its manifest is unknown: a later version of this package
+    #: wrote the manifest, or the storage did not return it.
+    may_be_valid: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,21 +88,35 @@ class Catalog:
         ]
 
     def snapshots(self, topic: str, partition: int) -> list[Manifest]:
-        """Return the visible snapshots, the newest first.
+        """Return the visible snapshots, the newest first; log each manifest that cannot be used.
 
         They are sorted by time and not by offset, because a recreated topic starts again at offset 0.
         """
-        return newest_first(self.folders(topic, partition))
+        folders = self.folders(topic, partition)
+        for found in folders:
+            if found.problem not in (None, UNFINISHED):
+                logger.warning(
+                    "%s-%d: snapshot %s is not used: %s",
+                    topic,
+                    partition,
+                    found.snapshot_id,
+                    found.problem,
+                )
+        return newest_first(folders)
 
     def _look(self, topic: str, partition: int, identity: str) -> Found:
         folder = snapshot_folder(topic, partition, identity)
         try:
             manifest = Manifest.from_json(self.storage.read(f"{folder}/{MANIFEST_NAME}"))
         except FileNotFoundError:
-            return Found(topic, partition, identity, None, "no manifest: never finished")
+            return Found(topic, partition, identity, None, UNFINISHED)
+        except ManifestVersionError as error:
+            return Found(topic, partition, identity, None, str(error), may_be_valid=True)
         except (ManifestError, NotAFileError) as error:
-            is_later = isinstance(error, ManifestVersionError)
-            return Found(topic, partition, identity, None, str(error), is_later)
+            return Found(topic, partition, identity, None, str(error))
+        except OSError as error:  # no permission, or a bad block: other snapshots must stay visible
+            problem = f"its manifest cannot be read: {error}"
+            return Found(topic, partition, identity, None, problem, may_be_valid=True)
         claimed = (manifest.topic, manifest.partition, manifest.snapshot_id)
         if claimed != (topic, partition, identity):
             return Found(topic, partition, identity, None, f"its manifest is of {claimed}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from faust_assigner.snapshots.catalog import Catalog
+from faust_assigner.snapshots.catalog import Catalog, Found, newest_first
 from faust_assigner.snapshots.changelog import Changelog
 from faust_assigner.snapshots.manifest import Manifest, refusal
 
@@ -37,11 +37,15 @@ class Judge:
                 "the snapshot is new, or the clock of its machine was ahead"
             )
         # A snapshot with the current topic id needs no comparison, so no other manifest is read.
-        others = (
-            ()
-            if manifest.topic_id is not None and manifest.topic_id == log.topic_id
-            else self._all_snapshots
-        )
+        others: Sequence[Manifest] = ()
+        if manifest.topic_id is None or manifest.topic_id != log.topic_id:
+            unknown = [found for found in self._all_folders if found.may_be_valid]
+            if unknown and manifest.topic_id is None:
+                return (
+                    f"it names no topic id, and snapshot {unknown[0].partition}/{unknown[0].snapshot_id} "
+                    f"may show that the topic was recreated: {unknown[0].problem}"
+                )
+            others = newest_first(self._all_folders)
         return earlier_topic(
             manifest,
             others,
@@ -57,16 +61,16 @@ class Judge:
         )
 
     @cached_property
-    def _all_snapshots(self) -> Sequence[Manifest]:
-        return all_snapshots(self.catalog, self.log.topic)
+    def _all_folders(self) -> Sequence[Found]:
+        return all_folders(self.catalog, self.log.topic)
 
 
-def all_snapshots(catalog: Catalog, topic: str) -> list[Manifest]:
-    """Return the visible snapshots of every partition."""
+def all_folders(catalog: Catalog, topic: str) -> list[Found]:
+    """Return the snapshot folders of every partition."""
     return [
-        manifest
+        found
         for partition in catalog.partitions(topic)
-        for manifest in catalog.snapshots(topic, partition)
+        for found in catalog.folders(topic, partition)
     ]
 
 

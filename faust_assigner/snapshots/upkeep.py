@@ -20,7 +20,7 @@ from faust_assigner.snapshots.lease import lease_paths, leased_until
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 from faust_assigner.snapshots.storage import Entry
-from faust_assigner.snapshots.trust import all_snapshots, earlier_topic, newest_topic_id
+from faust_assigner.snapshots.trust import all_folders, earlier_topic, newest_topic_id
 
 logger = logging.getLogger(__name__)
 
@@ -58,11 +58,7 @@ def verify(
     snapshots. Cost: one read of all files, about 1M keys/s.
     """
     for topic in topics if topics is not None else catalog.topics():
-        folders = [
-            found
-            for partition in catalog.partitions(topic)
-            for found in catalog.folders(topic, partition)
-        ]
+        folders = all_folders(catalog, topic)
         manifests = [found.manifest for found in folders if found.manifest]
         outdated = _outdated_folders(manifests, (logs or {}).get(topic))
         in_use = _listed(manifests)
@@ -142,8 +138,8 @@ def collect_garbage(
     machine was ahead. The newest snapshot is always kept; other snapshots of an earlier topic are removed. A
     file that a kept snapshot lists stays, whichever snapshot wrote the file. Leftovers of killed runs are
     removed after ``grace_ms`` without a change. If the storage reports no times, leftovers stay. While a run
-    holds a lease, no file of its topic is removed. If a partition has a manifest of a later format version,
-    none of its files is removed.
+    holds a lease, no file of its topic is removed. If a partition has a manifest of a later format version or
+    a manifest that cannot be read, none of its files is removed.
     """
     if keep < 1:
         raise ValueError(
@@ -160,15 +156,10 @@ def collect_garbage(
             )
             continue
         sweeper.drop_leases(topic)
-        outdated = _outdated_folders(all_snapshots(catalog, topic), None)
+        outdated = _outdated_folders(newest_first(all_folders(catalog, topic)), None)
         for partition in catalog.partitions(topic):
             folders = catalog.folders(topic, partition)
-            if any(found.is_later for found in folders):
-                logger.warning(
-                    "%s-%d: nothing is removed, a later version of faust-assigner wrote a manifest there",
-                    topic,
-                    partition,
-                )
+            if _has_unknown(folders):
                 continue
             ranked = _by_rank(folders, now_ms + grace_ms)
             sweeper.sweep(topic, partition, _dropped(ranked, outdated, now_ms, keep, max_age_ms))
@@ -192,6 +183,21 @@ def _dropped(
             or _retention_reason(rank, now_ms - manifest.created_ms, keep, max_age_ms)
         )
     }
+
+
+def _has_unknown(folders: Iterable[Found]) -> bool:
+    """Return whether a snapshot may be valid although its manifest is unknown; log the first of them."""
+    for found in folders:
+        if found.may_be_valid:
+            logger.warning(
+                "%s-%d: nothing is removed, because snapshot %s may list any of the files: %s",
+                found.topic,
+                found.partition,
+                found.snapshot_id,
+                found.problem,
+            )
+            return True
+    return False
 
 
 def _by_rank(folders: Sequence[Found], latest_ms: int) -> list[Manifest]:
@@ -242,6 +248,8 @@ class _Sweeper:
             if not self._dry_run:
                 self._storage.delete(f"{topic}/{partition}/{identity}/{MANIFEST_NAME}")
         folders = self._catalog.folders(topic, partition)
+        if _has_unknown(folders):
+            return
         in_use = _listed(
             found.manifest
             for found in folders

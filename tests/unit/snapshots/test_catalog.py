@@ -388,7 +388,7 @@ def test_beside_a_manifest_of_a_later_version_nothing_is_removed(
 
     def with_later(self: Catalog, topic: str, partition: int) -> list[Found]:
         first, *rest = folders(self, topic, partition)
-        return [replace(first, is_later=True), *rest]
+        return [replace(first, may_be_valid=True), *rest]
 
     monkeypatch.setattr(Catalog, "folders", with_later)
     assert collect_garbage(pair, now_ms=NOW_MS, keep=1) == []

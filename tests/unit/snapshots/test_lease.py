@@ -132,13 +132,13 @@ def test_a_run_that_begins_while_gc_is_at_work_keeps_what_no_manifest_names_yet(
     )
     storage.write(f"{folder}/{MANIFEST_NAME}", manifest.to_json())
     two_hours_old(storage, PART)
-    lease, listed = Lease(storage, "t", lambda: NOW_MS), Catalog.snapshots
+    lease, listed = Lease(storage, "t", lambda: NOW_MS), Catalog.folders
 
     def begin(catalog: Catalog, topic: str, partition: int) -> object:
         lease._write()
         return listed(catalog, topic, partition)
 
-    monkeypatch.setattr(Catalog, "snapshots", begin)
+    monkeypatch.setattr(Catalog, "folders", begin)
     assert collect_garbage(Catalog(storage), now_ms=NOW_MS) == []
     assert (tmp_path / PART).exists()
 
@@ -231,7 +231,7 @@ def test_a_run_that_begins_while_gc_is_at_work_keeps_the_snapshot_it_builds_upon
         )
         storage.write(f"t/0/{identity}/a.sst", b"part")
         storage.write(f"t/0/{identity}/{MANIFEST_NAME}", manifest.to_json())
-    lease, listed = Lease(storage, "t", lambda: NOW_MS), Catalog.snapshots
+    lease, listed = Lease(storage, "t", lambda: NOW_MS), Catalog.folders
 
     def begin(catalog: Catalog, topic: str, partition: int) -> object:
         found = listed(catalog, topic, partition)
@@ -239,7 +239,7 @@ def test_a_run_that_begins_while_gc_is_at_work_keeps_the_snapshot_it_builds_upon
             lease._write()
         return found
 
-    monkeypatch.setattr(Catalog, "snapshots", begin)
+    monkeypatch.setattr(Catalog, "folders", begin)
     begins = True
     assert collect_garbage(Catalog(storage), now_ms=NOW_MS, keep=1) == []
     begins = False

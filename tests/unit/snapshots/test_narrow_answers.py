@@ -16,7 +16,8 @@ from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.json_rows import AUTO
 from faust_assigner.snapshots.kafka_requests import run_request
 from faust_assigner.snapshots.storage import Entry, LocalStorage
-from tests.unit.snapshots.test_catalog import TOPIC, publish
+from faust_assigner.snapshots.upkeep import collect_garbage
+from tests.unit.snapshots.test_catalog import NOW_MS, TOPIC, publish
 
 
 class Failing(LocalStorage):
@@ -35,17 +36,53 @@ class Failing(LocalStorage):
         raise ConnectionError(f"{path}: reset")
 
 
+class OneUnreadable(LocalStorage):
+    """A storage that returns the manifest of snapshot 9 only ``reads`` times."""
+
+    reads = 0
+    error: OSError = PermissionError("refused")
+
+    def read(self, path: str) -> bytes:
+        """Read the file, or fail."""
+        if "9/manifest" in path:
+            self.reads -= 1
+            if self.reads < 0:
+                raise self.error
+        return super().read(path)
+
+
 def test_a_file_that_cannot_be_read_now_is_not_a_missing_one(tmp_path: Path) -> None:
     """Otherwise gc would remove a snapshot during an outage of the storage."""
     catalog = Catalog(LocalStorage(tmp_path / "s"))
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
     failing = Catalog(Failing(tmp_path / "s"))
-    with pytest.raises(PermissionError, match="refused"):
-        failing.folders(TOPIC, 0)
+    (found,) = failing.folders(TOPIC, 0)
+    assert (found.manifest, found.may_be_valid) == (None, True)
+    assert collect_garbage(failing, now_ms=NOW_MS * 2, grace_ms=0, keep=1) == []
     with pytest.raises(ConnectionError, match="reset"):
         failing.fetch(manifest, tmp_path / "here")
     assert catalog.snapshots(TOPIC, 0) == [manifest]
+
+
+@pytest.mark.parametrize("error", [PermissionError("refused"), OSError(5, "Input/output error")])
+def test_a_manifest_that_cannot_be_read_hides_no_other_snapshot(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: OSError
+) -> None:
+    """A restore then uses an older snapshot; gc, also in its second look, removes nothing."""
+    storage = OneUnreadable(tmp_path / "s")
+    storage.error = error
+    catalog = Catalog(storage)
+    old, new = (publish(catalog, tmp_path, next_offset=offset) for offset in (3, 9))
+    assert new is not None
+    files = storage.list(f"{TOPIC}/0/{new.snapshot_id}")
+    assert catalog.snapshots(TOPIC, 0) == [old]
+    assert f"{TOPIC}-0: snapshot {new.snapshot_id} is not used" in caplog.text
+    assert collect_garbage(catalog, now_ms=NOW_MS * 2, grace_ms=0, keep=1) == []
+    storage.reads = 2
+    collect_garbage(catalog, now_ms=NOW_MS * 2, grace_ms=0, keep=1)
+    assert storage.reads == -1
+    assert storage.list(f"{TOPIC}/0/{new.snapshot_id}") == files
 
 
 def test_of_equal_times_in_two_zones_the_later_offset_is_the_newer(tmp_path: Path) -> None:

@@ -275,7 +275,10 @@ def test_a_valid_lease_keeps_its_topic_alone(shelf: Shelf, caplog: Any) -> None:
     )
     assert shelf.gc(keep=1) == [(at(1, 1, "u"), "1 newer snapshots", 4)]
     assert f"its lease ends at {until}" in caplog.text
-    assert "u-0: nothing is removed, a later version" in caplog.text
+    assert (
+        f"u-0: nothing is removed, because snapshot {snapshot_id(1)} may list any of the files: "
+        "manifest: format_version 3" in caplog.text
+    )
     assert shelf.seen() == [2, 1]
 
 
@@ -468,9 +471,9 @@ def test_other_partitions_are_read_once_and_only_for_snapshots_without_an_id(
 ) -> None:
     """Listing all partitions takes time."""
     looked: list[str] = []
-    every = trust.all_snapshots
+    every = trust.all_folders
     monkeypatch.setattr(
-        trust, "all_snapshots", lambda catalog, topic: looked.append(topic) or every(catalog, topic)
+        trust, "all_folders", lambda catalog, topic: looked.append(topic) or every(catalog, topic)
     )
     shelf.snapshot(5, age_s=4, topic_id="now")
     log = Changelog("t", {0: Extent(0, 10)}, 10**9, "now")
@@ -487,6 +490,17 @@ def test_other_partitions_are_read_once_and_only_for_snapshots_without_an_id(
         "snapshot 1/00000000000000000020, taken later, is of the topic with id x, not now"
         in str(reasons[0])
     )
+
+
+def test_without_ids_an_unknown_manifest_may_show_a_new_topic(shelf: Shelf) -> None:
+    """A snapshot with the current id needs no other manifest."""
+    shelf.snapshot(5, age_s=4), shelf.snapshot(6, age_s=3, topic_id="now")
+    later = shelf.snapshot(7, age_s=2).to_json().replace(b'version": 2', b'version": 3')
+    shelf.storage.put(f"{at(7)}/{MANIFEST_NAME}", later)
+    log = Changelog("t", {0: Extent(0, 10)}, 10**9, "now")
+    found = [reason for _, reason in Judge(shelf.catalog, log, NOW_MS).verdicts(0)]
+    assert found[0] is None
+    assert f"snapshot 0/{snapshot_id(7)} may show that the topic was recreated" in str(found[1])
 
 
 def test_without_ids_a_shorter_later_snapshot_of_the_partition_shows_a_new_topic() -> None:
@@ -563,7 +577,7 @@ def test_each_folder_says_why_it_is_no_snapshot(shelf: Shelf) -> None:
     assert found[0] == Found("t", 0, good.snapshot_id, good, None)
     assert [one.snapshot_id for one in found] == [snapshot_id(number) for number in range(1, 6)]
     assert [one.manifest for one in found[1:]] == [None] * 4
-    assert [one.is_later for one in found] == [False, False, False, True, False]
+    assert [one.may_be_valid for one in found] == [False, False, False, True, False]
     texts = [one.problem or "" for one in found]
     assert texts[1] == f"its manifest is of ('t', 0, '{snapshot_id(1)}')"
     assert texts[2].startswith("manifest: not JSON")
