@@ -106,6 +106,8 @@ KEDA_KEYS: Final = frozenset(
     {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
 )
 GROUP: Final = "group"
+#: The keys of the target of the backlog: in records, and in seconds of arrivals.
+_TARGETS: Final = frozenset({_key("target_lag"), _key("target_lag_s")})
 #: The length to which keys and values are cut in errors.
 _SHOWN = 40
 
@@ -137,7 +139,10 @@ def read_metadata(
     if asked != group_id:
         raise ConfigError(f"{GROUP}: this scaler serves the group {group_id}, got {_shown(asked)}")
     own = {key: text for key, text in metadata.items() if key not in KEDA_KEYS | {GROUP}}
-    return read_settings({**defaults, **own})
+    # The backlog has one target, under two keys: its own key replaces a default under the other key.
+    replaced = _TARGETS if _TARGETS & own.keys() else frozenset()
+    kept = {key: text for key, text in defaults.items() if key not in replaced}
+    return read_settings({**kept, **own})
 
 
 def _shown(text: str) -> str:

@@ -44,6 +44,26 @@ def test_keys_are_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        ({}, (500.0, 60.0)),
+        ({"max": "6"}, (500.0, 60.0)),
+        ({"targetLag": "7"}, (7.0, 30.0)),
+        ({"targetLagSeconds": "10"}, (None, 10.0)),
+        ({"targetLag": "7", "targetLagSeconds": "10"}, (7.0, 10.0)),
+    ],
+)
+def test_a_target_of_the_backlog_replaces_the_default_under_either_key(
+    own: dict[str, str], found: tuple[float | None, float]
+) -> None:
+    """The scaler prefers a target in records, also if that is only a default."""
+    defaults = {"targetLag": "500", "targetLagSeconds": "60", "min": "3"}
+    settings = read_metadata({"group": "shop", **own}, "shop", defaults)
+    assert (settings.target_lag, settings.target_lag_s) == found
+    assert settings.least == 3
+
+
+@pytest.mark.parametrize(
     ("key", "text"),
     [
         ("min", "-1"),

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import grpc
 import grpc.aio
@@ -32,6 +33,7 @@ from faust_assigner.service.errors import (
 from faust_assigner.service.faults import Unauthenticated, Unimplemented, code_of, refusal
 from faust_assigner.service.instance_state import InstanceState
 from faust_assigner.service.leases import HeldLease
+from faust_assigner.service.serving.registrar import Registrar
 from faust_assigner.service.store.base import Delete, Put, Write, absent, unchanged
 from faust_assigner.service.store.rewrite import ATTEMPTS, rewritten
 from faust_assigner.service.tasks import cancel_and_wait, first
@@ -161,6 +163,32 @@ def test_an_adopted_lease_counts_from_its_renewal() -> None:
             await HeldLease.adopt(store, LoopClock(), 9, 30.0)
 
     virtually(story)
+
+
+async def test_a_lease_has_one_name_in_errors_and_log_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The hexadecimal id is the one that ``etcdctl lease list`` shows."""
+    caplog.set_level("INFO")
+    silent: Any = SimpleNamespace(
+        keep_alive=AsyncMock(side_effect=StoreUnavailable("no answer")),
+        revoke=AsyncMock(side_effect=StoreUnavailable("no answer")),
+    )
+    lease = HeldLease(
+        silent, LoopClock(), 0x1A2B, granted_s=9.0, ttl_s=9.0, sent=LoopClock().monotonic()
+    )
+    await lease.renew()
+    await lease.revoke()
+    settings = ServiceSettings()
+    view: Any = None
+    await Registrar(silent, ALL, settings, LoopClock(), view, "n")._revoke(0x1A2B)
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split(":")[0] for line in lines] == [
+        "could not renew the lease 1a2b",
+        "could not revoke the lease 1a2b, so it expires",
+        "could not revoke the lease 1a2b, so it expires",
+    ]
+    assert str(LeaseLost(0x1A2B)) == "lease 1a2b is gone"
 
 
 # -- the condition -----------------------------------------------------------------------------------
