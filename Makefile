@@ -90,7 +90,7 @@ real-workers: $(VENV)/.dev kafka ## real workers on both brokers, ours beside st
 	$(RUN) -m benchmarks.real_workers --runs $(RUNS)
 
 faust-suite: $(VENV)/.dev       ## faust-streaming's own 2,585 tests with our assignor in the place of Faust's
-	$(RUN) -m faust_assigner.testing.faust_suite_run
+	$(RUN) -m tests.suites.faust
 
 WIRE_MEMBERS ?= 1024
 WIRE_EXAMPLES ?= 50

@@ -25,7 +25,7 @@ ROOMS: Mapping[tuple[str, ...], tuple[Sequence[str], str]] = {
     (): (("cli", "planner", "simulation", "views"), "-"),
     ("broker",): (
         ("broker", "coordinator", "testing"),
-        r"broker\.metrics|testing\.(apps|clock|faust_suite.*|fleet|in_process|log|moves|rest|turns|worker)",
+        r"broker\.metrics|testing\.(apps|clock|fleet|in_process|log|moves|rest|turns|worker)",
     ),
     ("clients",): (("clients", "page", "status", "story"), r"page\.(asgi|mount|thread)"),
     ("service",): (("scaler", "service"), "-"),

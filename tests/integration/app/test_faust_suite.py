@@ -6,6 +6,7 @@ faust-suite`.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.testing import faust_suite, faust_suite_run
+from tests.suites import faust as faust_suite_run
+from tests.suites.plugins import suite_faust
 
 SWAPPED = """
 import faust
@@ -38,13 +40,19 @@ def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess
             "pytest",
             "-q",
             "-p",
-            "faust_assigner.testing.faust_suite",
+            "suite_faust",
             "-p",
             "no:cacheprovider",
             *arguments,
             "test_it.py",
         ],
         cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                [str(faust_suite_run.PLUGINS), str(faust_suite_run.ROOT)]
+            ),
+        },
         capture_output=True,
         text=True,
         timeout=120,
@@ -70,7 +78,7 @@ def test_a_run_in_which_nobody_asked_for_ours_fails(tmp_path: Path) -> None:
 
 def test_every_exception_has_a_reason() -> None:
     """Each test that cannot apply, or applies in part, is listed with its reason."""
-    listed = {**faust_suite.NOT_APPLICABLE, **faust_suite.ASSIGNOR_ALONE}
+    listed = {**suite_faust.NOT_APPLICABLE, **suite_faust.ASSIGNOR_ALONE}
     assert all("::" in end and len(reason) > 20 for end, reason in listed.items())
 
 

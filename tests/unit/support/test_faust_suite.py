@@ -12,16 +12,16 @@ import pytest
 
 from faust_assigner.app import fixup
 from faust_assigner.app.assignor import PartitionAssignor
-from faust_assigner.testing import faust_suite
-from faust_assigner.testing.faust_suite import CountedAssignor
+from tests.suites.plugins import suite_faust
+from tests.suites.plugins.suite_faust import CountedAssignor
 
 
 @pytest.fixture(autouse=True)
 def suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No assignor was created, and two tests cannot apply."""
-    monkeypatch.setattr(faust_suite, "_created", 0)
-    monkeypatch.setattr(faust_suite, "NOT_APPLICABLE", {"b.py::two": "why 2", "a.py::one": "why 1"})
-    monkeypatch.setattr(faust_suite, "ASSIGNOR_ALONE", {"c.py::three": "why 3"})
+    monkeypatch.setattr(suite_faust, "_created", 0)
+    monkeypatch.setattr(suite_faust, "NOT_APPLICABLE", {"b.py::two": "why 2", "a.py::one": "why 1"})
+    monkeypatch.setattr(suite_faust, "ASSIGNOR_ALONE", {"c.py::three": "why 3"})
     return
 
 
@@ -35,7 +35,7 @@ def test_both_places_of_fausts_assignor_have_ours(monkeypatch: pytest.MonkeyPatc
     """Faust's settings and its tests import the class from different modules."""
     for module in (faust.assignor, faust.assignor.partition_assignor):
         monkeypatch.setattr(module, "PartitionAssignor", None, raising=False)
-    faust_suite.pytest_configure(None)  # type: ignore[arg-type]
+    suite_faust.pytest_configure(None)  # type: ignore[arg-type]
     assert faust.assignor.PartitionAssignor is CountedAssignor
     assert faust.assignor.partition_assignor.PartitionAssignor is CountedAssignor
 
@@ -49,13 +49,13 @@ def test_each_created_assignor_is_counted_with_its_arguments(
     app: Any = object()
     CountedAssignor(app, 2)
     CountedAssignor(app)
-    assert (seen, faust_suite._created) == ([(app, 2), (app, 0)], 2)
+    assert (seen, suite_faust._created) == ([(app, 2), (app, 0)], 2)
 
 
 def test_only_tests_that_cannot_apply_are_skipped_with_their_reasons() -> None:
     """A test is named by the end of its id."""
     items = [item("x/a.py::one"), item("x/a.py::one_more"), item("b.py::two")]
-    faust_suite.pytest_collection_modifyitems(items)
+    suite_faust.pytest_collection_modifyitems(items)
     assert [[(one.name, one.kwargs) for one in test.marks] for test in items] == [
         [("skip", {"reason": "cannot apply: why 1"})],
         [],
@@ -71,7 +71,7 @@ def test_a_test_of_replaced_internals_has_the_assignor_alone(
     monkeypatch.setattr(fixup, "PARTS", parts)
     during = []
     for name in ("x/c.py::three", "x/c.py::three_more"):
-        run = faust_suite.pytest_runtest_protocol(item(name))
+        run = suite_faust.pytest_runtest_protocol(item(name))
         next(run)
         during.append(fixup.PARTS)
         assert next(run, None) is None
@@ -83,8 +83,8 @@ def test_the_summary_lists_the_tests_by_name_after_pytests_own() -> None:
     """The count of assignors is first."""
     told: list[Any] = []
     reporter = SimpleNamespace(section=lambda text: told.append(f"= {text}"), line=told.append)
-    faust_suite._created = 5
-    run = faust_suite.pytest_terminal_summary(reporter)
+    suite_faust._created = 5
+    run = suite_faust.pytest_terminal_summary(reporter)
     next(run)
     assert told == []
     assert next(run, None) is None
@@ -107,10 +107,10 @@ def test_a_run_whose_tests_create_no_assignor_fails(
     collected: int, created: int, is_only_collected: bool, fails: bool
 ) -> None:
     """A run without tests, or which only lists its tests, proves nothing and passes."""
-    faust_suite._created = created
+    suite_faust._created = created
     option = SimpleNamespace(collectonly=is_only_collected)
     session: Any = SimpleNamespace(
         testscollected=collected, config=SimpleNamespace(option=option), exitstatus=0
     )
-    faust_suite.pytest_sessionfinish(session)
+    suite_faust.pytest_sessionfinish(session)
     assert session.exitstatus == (pytest.ExitCode.TESTS_FAILED if fails else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import sysconfig
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.testing import faust_suite_run
+from tests.suites import faust as faust_suite_run
 
 
 def test_a_failed_build_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +116,7 @@ def test_the_tests_are_downloaded_once_and_unpacked_without_fausts_sources(
             [],
             ["tests/unit", "tests/functional", "tests/integration", "tests/meticulous",
              "tests/regression"],
-            ["-p", "faust_assigner.testing.faust_suite"],
+            ["-p", "suite_faust"],
         ),
         (["--stock", "tests/unit", "--x", "-x"], ["tests/unit", "--x", "-x"], []),
     ],
@@ -132,6 +133,7 @@ def test_the_suite_runs_its_folders_or_the_given_ones_with_ours_or_stock(
     monkeypatch.setattr(faust_suite_run, "fetch", lambda folder: folder / "tree")
     monkeypatch.setattr(faust_suite_run, "environment", lambda folder: folder / "python")
     monkeypatch.setenv("KIT_X", "y")
+    monkeypatch.setenv("PYTHONPATH", "other")
     runs: list[Any] = []
 
     def run(command: list[Any], **more: Any) -> Any:
@@ -149,3 +151,4 @@ def test_the_suite_runs_its_folders_or_the_given_ones_with_ours_or_stock(
     ]
     assert (more["cwd"], more["check"]) == (folder / "tree", False)
     assert (more["env"]["PYTHONWARNINGS"], more["env"]["KIT_X"]) == ("ignore", "y")
+    assert more["env"]["PYTHONPATH"] == f"{faust_suite_run.PLUGINS}{os.pathsep}other"

@@ -1,11 +1,11 @@
 """A pytest plugin that runs faust-streaming's own tests with our assignor instead of Faust's.
 
-    pytest -p faust_assigner.testing.faust_suite tests/
+    PYTHONPATH=tests/suites/plugins pytest -p suite_faust FOLDER
 
 Every app gets our assignor, unless it chooses one itself. Tests that import the class from
 ``faust.assignor`` get our assignor, too. The parts of our fixup are installed in each app, too. The
 summary counts the created assignors and lists the skipped tests with their reasons. ``make
-faust-suite`` fetches the tests and runs them with :mod:`faust_assigner.testing.faust_suite_run`.
+faust-suite`` fetches the tests and runs them with ``tests/suites/faust.py``.
 """
 
 from __future__ import annotations

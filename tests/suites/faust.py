@@ -1,6 +1,6 @@
 """Fetches Faust's own tests and runs them with our assignor, for ``make faust-suite``.
 
-    python -m faust_assigner.testing.faust_suite_run [--stock] [pytest arguments ...]
+    python -m tests.suites.faust [--stock] [pytest arguments ...]
 
 The sdist of faust-streaming 0.15.3 is fetched once from the package index into the cache folder
 (``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``). The tests run in a separate environment,
@@ -26,6 +26,7 @@ from faust_assigner.pipeline.maven import cache_dir
 VERSION = "0.15.3"
 NAME = f"faust_streaming-{VERSION}"
 ROOT = Path(__file__).parents[2]
+PLUGINS = Path(__file__).with_name("plugins")
 
 #: Plugins of our tests that refuse the older pytest, or are not for Faust's tests.
 WITHOUT = ("rerunfailures", "timeout", "xdist")
@@ -125,7 +126,8 @@ def main(arguments: list[str]) -> int:
     chosen = [a for a in arguments if a != "--stock"] or [f"tests/{name}" for name in FOLDERS]
     folder = cache_folder()
     tree, python = fetch(folder), environment(folder)
-    plugin = [] if stock else ["-p", "faust_assigner.testing.faust_suite"]
+    plugin = [] if stock else ["-p", "suite_faust"]
+    path = [str(PLUGINS), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [
             python,
@@ -142,7 +144,7 @@ def main(arguments: list[str]) -> int:
             *chosen,
         ],
         cwd=tree,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONWARNINGS": "ignore"},
         check=False,
     )
     return done.returncode
