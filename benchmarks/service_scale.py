@@ -41,8 +41,8 @@ from faust_assigner.service.records import Assigned, Consumer, TopicConfig
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View
 from faust_assigner.settings.service import ServiceSettings
-from faust_assigner.testing.etcd import etcd_server
 from tests.support.assigning.instances import Instance, instances
+from tests.support.etcd import etcd_server
 
 TOPICS = 10
 TTL_S = 30

@@ -169,7 +169,7 @@ def for_spark(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
     """Keep services running during the commands; prepare an etcd, certificates and tokens."""
-    from faust_assigner.testing.etcd import etcd_server
+    from tests.support.etcd import etcd_server
     from tests.support.certificates import Authority
 
     stage.keeps_services = True

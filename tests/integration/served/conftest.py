@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from faust_assigner.testing.etcd import EtcdServer, etcd_server
+from tests.support.etcd import EtcdServer, etcd_server
 
 _PREFIXES = itertools.count()
 

@@ -18,7 +18,6 @@ from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import FENCE_AT
 from faust_assigner.service.store.base import Event
 from faust_assigner.service.values import load_base
-from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
 from tests.support.assigning import convergence
 from tests.support.assigning.history import Recorder, faults, history, recorded
@@ -40,6 +39,7 @@ from tests.support.assigning.proofs import (
 )
 from tests.support.assigning.wiretap import Tap, taps
 from tests.support.clients.tcp_proxy import Proxy, proxy_to
+from tests.support.etcd import EtcdServer
 
 TTL_S = 3.0
 DEBOUNCE_S = 0.2

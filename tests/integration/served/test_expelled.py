@@ -12,10 +12,10 @@ from faust_assigner.service.client import Lost, Release, Warm
 from faust_assigner.service.errors import Expelled
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
-from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.group import DEBOUNCE_S, TTL_S, group, within, writing
 from tests.support.assigning.instances import Consumer, calls_ended, consumers, settled, until
 from tests.support.assigning.proofs import HeardClient
+from tests.support.etcd import EtcdServer
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

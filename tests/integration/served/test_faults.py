@@ -24,7 +24,6 @@ from faust_assigner.service.client import Warm
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.operator import is_serving
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
-from faust_assigner.testing.etcd import EtcdServer, etcd_server
 from tests.integration.served.group import (
     CONVERGE_S,
     PARTITIONS,
@@ -47,6 +46,7 @@ from tests.support.assigning.instances import (
 )
 from tests.support.assigning.proofs import HeardClient, lie
 from tests.support.assigning.rules import NO_ID, Said
+from tests.support.etcd import EtcdServer, etcd_server
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -14,9 +14,9 @@ import grpc.aio
 import pytest
 
 from faust_assigner.service.client import Access, Lost, TopicPartition
-from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
 from tests.support.assigning.instances import QUICK, Consumer, consumers, instances, settled, until
+from tests.support.etcd import EtcdServer
 
 pytestmark = pytest.mark.processes
 

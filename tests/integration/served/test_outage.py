@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.service.client import Registration, Warm
-from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
 from tests.support.assigning.instances import (
     QUICK,
@@ -19,6 +18,7 @@ from tests.support.assigning.instances import (
     settled,
     until,
 )
+from tests.support.etcd import EtcdServer
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
 from tests.integration.served.group import writing
 from tests.support.assigning.history import faults, history
@@ -21,6 +20,7 @@ from tests.support.assigning.instances import (
     settled,
     until_state,
 )
+from tests.support.etcd import EtcdServer
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 TOPICS = ("--topic", "a=512", "--topic", "b=256", "--topic", "c=192", "--topic", "d=64")

@@ -15,9 +15,9 @@ from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Store
 from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.support.assigning.instances import calls_ended
+from tests.support.etcd import EtcdServer, etcd_server, installed
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from faust_assigner.service.errors import StoreError
 from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.etcd import EtcdStore
-from faust_assigner.testing.etcd import EtcdServer, etcd_server
+from tests.support.etcd import EtcdServer, etcd_server
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 ROOT = ("--user", "root:secret")

@@ -20,10 +20,10 @@ from faust_assigner.service.store import access
 from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.etcd import EtcdStore, loses_leases
-from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import Bench, eventually
 from tests.support.assigning.instances import calls_ended
 from tests.support.certificates import Authority
+from tests.support.etcd import EtcdServer, etcd_server, installed
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from faust_assigner.service.store.etcd import loses_leases
-from faust_assigner.testing.etcd import EtcdUnavailable, binary
 from faust_assigner.testing.ports import free_port
 from tests.support.clients.tcp_proxy import Proxy
+from tests.support.etcd import EtcdUnavailable, binary
 
 MEMBERS = 3
 START_S = 60.0

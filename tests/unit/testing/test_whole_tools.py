@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.testing import apps, etcd, kafka, kafka_security
+from faust_assigner.testing import apps, kafka, kafka_security
+from tests.support import etcd
 
 
 @pytest.mark.parametrize("code", [-9, 1, 2])

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.testing import etcd
-from faust_assigner.testing.etcd import EtcdServer, EtcdUnavailable, etcd_server
+from tests.support import etcd
+from tests.support.etcd import EtcdServer, EtcdUnavailable, etcd_server
 
 
 class Machine:
