@@ -21,6 +21,8 @@ from kio.serial._introspect import (
 )
 from kio.static.constants import uuid_zero
 
+MESSAGE_CHARS: Final = 1_000  # of an error message in an answer
+
 
 class Chain:
     """Opaque bytes of an answer as a sequence of parts; joining the parts would copy them."""
@@ -71,6 +73,8 @@ def _response_builder(entity: type[Any]) -> Build:
             convert = _response_builder(kind.type_)
         elif get_schema_field_type(item) == "error_code":
             convert = ErrorCode
+        elif item.name.endswith("error_message"):
+            convert = _shortened
         plan.append((item.name, convert, _implicit_default(item, kind.is_array)))
 
     def build(values: Mapping[str, object]) -> Any:
@@ -83,6 +87,11 @@ def _response_builder(entity: type[Any]) -> Build:
         return entity(**arguments)
 
     return build
+
+
+def _shortened(message: str) -> str:
+    """Return the beginning of a message, which may repeat a name of 32 KB from the request."""
+    return message[:MESSAGE_CHARS]
 
 
 def _build_each(build: Build) -> Callable[[Any], Any]:

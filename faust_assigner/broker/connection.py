@@ -27,7 +27,6 @@ from faust_assigner.broker.security.gate import FRAME_BYTES, LOG_IN_TIMEOUT_S, S
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
 from faust_assigner.broker.wire import RequestHeader, read_request
 
-logger = logging.getLogger(__name__)
 READ_AHEAD_BYTES: Final = 256 * 1024  # unserved bytes in a buffer before reading pauses
 RAW_TOKEN: Final = RequestHeader(SASL_AUTHENTICATE, 0, 0, "", 0)
 INSIDE: Final = Listener(PLAINTEXT, "127.0.0.1", 0)
@@ -197,9 +196,8 @@ class Connection(asyncio.Protocol):
             if not self._answer_repeated(frame):
                 self._serve(frame)
             self._node.groups.meter.served(api_key=frame[:2], heard_at=self._heard_at)
-        except Exception:
-            logger.exception("could not serve a request of %s", self.peer.address)
-            self.close("requests_failed", "could not serve a request")
+        except Exception as error:
+            self.close("requests_failed", "could not serve a request", error)
         self._queue_or_pause()
         if self._has_ended and not self._has_unfinished_work:
             self.finish()
@@ -266,8 +264,8 @@ class Connection(asyncio.Protocol):
                 self.close("frames_malformed", str(error))
                 return
             if error is not None:
-                logger.error("could not send an answer with key %d", header.api_key, exc_info=error)
-                self.close("requests_failed", "an answer could not be encoded")
+                why = f"could not answer its request with key {header.api_key}"
+                self.close("requests_failed", why, error)
                 return
             self._respond(header, done.result())
             # The broker delayed the bytes that waited in the buffer, so their timeout starts now.
@@ -322,12 +320,20 @@ class Connection(asyncio.Protocol):
         elif now - self._last_active > idle_s:
             self.close("peers_idle", "it was silent for too long")
 
-    def close(self, counter: str, why: str) -> None:
-        """Close the connection, count and log the reason; answers written before are still delivered."""
+    def close(self, counter: str, why: str, error: BaseException | None = None) -> None:
+        """Close the connection, count and log the reason; answers written before are still delivered.
+
+        ``error`` is an unexpected exception, which is logged as an error with its traceback.
+        """
         self._node.counters[counter] += 1
-        now = self._loop.time()
         self._node.peer_log.log(
-            counter, now, "closed the connection of %s: %s", self.peer.address, why
+            counter,
+            self._loop.time(),
+            "closed the connection of %s: %s",
+            self.peer.address,
+            why,
+            level=logging.INFO if error is None else logging.ERROR,
+            trace=error,
         )
         self.finish()
 

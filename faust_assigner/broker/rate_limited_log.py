@@ -1,4 +1,7 @@
-"""Log lines about peers, limited per kind: the first few lines, then the number of omitted lines."""
+"""Log lines about peers, limited per kind: the first few lines, then the number of omitted lines.
+
+Peers choose names in these lines, so a line is one short line of printable characters.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Final
 logger = logging.getLogger(__name__)
 LINES_PER_INTERVAL: Final = 10
 INTERVAL_S: Final = 60.0
+LINE_CHARS: Final = 2_000
 
 
 class RateLimitedLog:
@@ -33,7 +37,8 @@ class RateLimitedLog:
             self._since[kind] = now
         self._logged[kind] += 1
         if self._logged[kind] <= LINES_PER_INTERVAL:
-            logger.log(level, message, *details, exc_info=trace)
+            line = printable(message % details)
+            logger.log(level, "%s", line, exc_info=trace)
         elif self._logged[kind] == LINES_PER_INTERVAL + 1:
             logger.info(
                 "more lines about %s: they are counted, and the count is logged in a minute", kind
@@ -50,3 +55,16 @@ class RateLimitedLog:
         left_out = self._logged.pop(kind, 0) - LINES_PER_INTERVAL
         if left_out > 0:
             logger.info("%s: %d more lines within a minute were left out", kind, left_out)
+
+
+def printable(text: str) -> str:
+    r"""Escape characters that are not printable, such as a new line, and omit the end of a long text.
+
+    >>> printable("group g\nERROR")
+    'group g\\nERROR'
+    """
+    if len(text) > LINE_CHARS:
+        text = f"{text[:LINE_CHARS]}... ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

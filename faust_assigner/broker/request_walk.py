@@ -81,10 +81,10 @@ class Walk:
         if self.elements > self.limit:
             raise LongRequest
 
-    def cut(self, start: int, stop: int, kept: bytes) -> None:
-        """Replace a piece of the request before it is decoded."""
+    def cut(self, start: int, stop: int, kept: bytes, *, before: int | None = None) -> None:
+        """Replace a piece of the request before it is decoded; ``before`` is the place among the pieces."""
         self.cuts = self.cuts or []
-        self.cuts.append((start, stop, kept))
+        self.cuts.insert(len(self.cuts) if before is None else before, (start, stop, kept))
 
 
 Skip = Callable[[Walk, int], int]
@@ -235,7 +235,7 @@ def tag_section(known: Mapping[int, Shape]) -> Shape:
         start = position
         count, position = read_varint(walk.data, position)
         walk.count(count, 2, position)
-        kept: list[bytes] = []
+        counted, cuts, kept = position, len(walk.cuts or ()), 0
         for _ in range(count):
             tag_start = position
             tag, position = read_varint(walk.data, position)
@@ -248,10 +248,14 @@ def tag_section(known: Mapping[int, Shape]) -> Shape:
             if tag in known:
                 if known[tag].skip(walk, position) != end:
                     raise MalformedFrame(f"tagged field {tag} is not {size} bytes long")
-                kept.append(walk.data[tag_start:end])
+                kept += 1
+            else:
+                walk.cut(tag_start, end, b"")
             position = end
-        if len(kept) < count:
-            walk.cut(start, position, bytes([len(kept)]) + b"".join(kept))
+        if kept > len(known):
+            raise MalformedFrame("a tagged field is repeated")
+        if kept < count:
+            walk.cut(start, counted, bytes([kept]), before=cuts)
         return position
 
     return Shape(1, False, skip)

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker import connection as connections
 from faust_assigner.broker import throttle
 from faust_assigner.broker.connection import READ_AHEAD_BYTES, Connection
+from faust_assigner.broker.rate_limited_log import LINES_PER_INTERVAL
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import JoinGroup, LeaveGroup, Leaver, Protocol, SyncGroup
@@ -464,3 +466,32 @@ def test_a_client_that_disconnects_as_its_long_request_gets_a_place_leaves_the_p
         return places.locked()
 
     assert not in_hall(story)
+
+
+def test_unexpected_errors_of_many_requests_are_few_lines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that finds a fault of the broker repeats its request; each close would log a traceback."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ValueError("a fault of the broker")
+
+    monkeypatch.setattr(connections, "read_request", fail)
+    requests = 3 * LINES_PER_INTERVAL
+
+    async def story(hall: Hall) -> int:
+        wires = []
+        for number in range(requests):
+            peer, wire = hall.connect(f"peer {number}")
+            peer.data_received(next(frames(METADATA, 1, 9, topics=None)))
+            wires.append(wire)
+        while not all(wire.closed for wire in wires):
+            await asyncio.sleep(0)
+        return hall.node.counters["requests_failed"]
+
+    with caplog.at_level("INFO"):
+        assert in_hall(story) == requests
+    traces = [record for record in caplog.records if record.exc_info]
+    assert len(traces) == LINES_PER_INTERVAL
+    assert traces[0].levelname == "ERROR"
+    assert len(caplog.records) == LINES_PER_INTERVAL + 1

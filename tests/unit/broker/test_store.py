@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.rate_limited_log import INTERVAL_S, LINES_PER_INTERVAL, RateLimitedLog
+from faust_assigner.broker.rate_limited_log import (
+    INTERVAL_S,
+    LINE_CHARS,
+    LINES_PER_INTERVAL,
+    RateLimitedLog,
+)
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import producers, write_audit
 from faust_assigner.broker.storage.log import PartitionLog
@@ -342,6 +347,17 @@ def test_what_was_left_out_of_the_log_is_told_after_a_minute(
         assert caplog.messages[-1] == "frames: 7 more lines within a minute were left out"
         peer_log.log("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
         assert caplog.messages[-1] == "a frame of 99 bytes"
+
+
+def test_a_line_about_a_peer_is_one_short_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A group id with a new line would look like a line of the broker; a member id may have 32 KB."""
+    peer_log = RateLimitedLog()
+    with caplog.at_level(logging.INFO):
+        peer_log.log("groups", 0.0, "group %s is refused", "g\nERROR \u202e\x1b[2J é")
+        peer_log.log("groups", 0.0, "group %s is refused", "g" * 32_000)
+    assert caplog.messages[0] == "group g\\nERROR \\u202e\\x1b[2J é is refused"
+    assert len(caplog.messages[1]) < LINE_CHARS + 50
+    assert caplog.messages[1].endswith("(32017 characters)")
 
 
 def test_a_minute_of_lines_begins_with_the_first_line_after_the_last_one_ended(

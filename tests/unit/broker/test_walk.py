@@ -172,11 +172,36 @@ def test_unknown_tagged_fields_are_cut_out_and_known_ones_stay() -> None:
     shape = tag_section({1: _fixed_size_rule(2)})
     walk = Walk(b"\3" + b"\1\2ab" + b"\5\3xyz" + b"\7\0" + b"rest")
     assert shape.skip(walk, 0) == 12
-    assert walk.cuts == [(0, 12, b"\1\1\2ab")]
+    assert walk.cuts == [(0, 1, b"\1"), (5, 10, b""), (10, 12, b"")]
     walk = Walk(b"\1\1\2ab")
     assert (shape.skip(walk, 0), walk.cuts) == (5, None)
     for wrong in (b"\1\1\3abc", b"\1\5\3ab", b"\3\5\0", b"\1\1\1a"):
         assert is_refused(shape, wrong), wrong
+
+
+@pytest.mark.parametrize("repeated", [2, 130, 300])
+def test_a_repeated_tagged_field_is_refused(repeated: int) -> None:
+    """Beside an unknown field, 130 repetitions were misread, and 300 raised ValueError."""
+    shape = tag_section({1: _fixed_size_rule(2)})
+    count = two_bytes(repeated + 1)
+    assert is_refused(shape, count + b"\1\2ab" * repeated + b"\7\0")
+
+
+def two_bytes(value: int) -> bytes:
+    """Return an unsigned varint of two bytes."""
+    return bytes([value & 0x7F | 0x80, value >> 7])
+
+
+def test_unknown_fields_inside_and_beside_a_known_tagged_struct_are_cut_out() -> None:
+    """A later version of Kafka may add fields to Fetch and to its ReplicaState, which is a tagged field."""
+    plain = request_frame(1, 15, 7, {"max_bytes": 7, "topics": []})[4:]
+    header = read_header(plain)
+    assert plain[-1] == 0
+    state = struct.pack(">iq", 5, 9) + b"\1\x63\2ab"
+    frame = plain[:-1] + b"\2" + b"\1" + bytes([len(state)]) + state + b"\x64\1z"
+    message = decode_request(1, 15, frame, header.body)
+    assert (message.replica_state.replica_id, message.replica_state.replica_epoch) == (5, 9)
+    assert message.max_bytes == 7
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,16 @@ def test_a_response_leaves_out_what_its_version_does_not_know() -> None:
     assert sizes[0] < sizes[1]
 
 
+def test_an_error_message_that_repeats_a_long_name_is_shortened() -> None:
+    """A legacy string has at most 32,767 bytes; the answer to such a name was UNKNOWN_SERVER_ERROR."""
+    message = "é" * 32_767
+    for version in (0, 3):
+        results = [{"name": "t", "error_code": 3, "error_message": message}]
+        assert message[:1_000].encode() in answers.encode_response(
+            37, version, {"results": results}
+        )
+
+
 def test_kios_writer_and_the_walk_agree_on_random_messages() -> None:
     """The messages have nested arrays, nulls, empty and long strings in a few complete shapes."""
     dice = random.Random(os.environ.get("SEED", 1))
