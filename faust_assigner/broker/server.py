@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Iterable
@@ -107,9 +108,12 @@ class BrokerServer:
     async def _listen(self, wanted: Listener) -> None:
         if wanted.has_tls:
             self._certificates = self._certificates or Certificates(self.node.settings)
-        opened = await asyncio.get_running_loop().create_server(
-            lambda: self._accept(wanted), wanted.host, wanted.port, backlog=1024
-        )
+        try:
+            opened = await asyncio.get_running_loop().create_server(
+                lambda: self._accept(wanted), wanted.host, wanted.port, backlog=1024
+            )
+        except socket.gaierror as error:
+            raise OSError(f"the host {wanted.host!r} has no address: {error}") from error
         self._listening.append(opened)
         taken = replace(wanted, port=int(opened.sockets[0].getsockname()[1]))
         self.listeners += (taken,)

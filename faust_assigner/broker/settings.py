@@ -320,9 +320,8 @@ class Settings:
         for name, value in given.items():
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
-                hint = (
-                    f"did you mean {close[0]!r}?" if close else "known names: " + ", ".join(known)
-                )
+                listed = "faust-assigner broker --settings lists the names"
+                hint = f"did you mean {close[0]!r}?" if close else listed
                 raise ConfigError(f"unknown setting {name!r}; {hint}")
             field = known[name]
             values[field] = parse(SETTINGS[field], as_text(value).strip())

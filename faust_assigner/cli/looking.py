@@ -68,7 +68,7 @@ def look_or_saved_options(command: Callable[..., object]) -> Callable[..., objec
 def check_source(saved: Path | None, group_id: str | None, *reach: object) -> None:
     """Raise UsageError unless the options name either a group or a file."""
     if saved is None and not group_id:
-        raise click.UsageError("give --bootstrap B --group APP, or --from FILE")
+        raise click.UsageError("give --bootstrap HOST:PORT --group APP, or --from FILE")
     if saved is not None and (group_id or any(reach)):
         raise click.UsageError(
             "--from FILE shows a saved status: it takes no --bootstrap, --config, --group or --worker"

@@ -59,8 +59,10 @@ def run(path: Path, check: bool, master: str | None) -> None:
     ]
     for name, arguments in steps:
         _check_arguments(path, name, arguments)
+    if not steps:
+        raise click.UsageError(f"{path} has none of the sections {', '.join(STEPS)}")
     if check:
-        click.echo(f"{path}: {', '.join(name for name, _ in steps) or 'no section'}")
+        click.echo(f"{path}: {', '.join(name for name, _ in steps)}")
         return
     with reported_errors(), _spark_session(shared, told.get("history", {})):
         codes = [_run(name, arguments) for name, arguments in steps]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     "ledgers",
     multiple=True,
     metavar="PATH",
-    help="Replay a recorded week: file, folder or glob. May be repeated.",
+    help="Replay a ledger: file, folder, glob, URL, or kafka://host:port/topic. May be repeated.",
 )
 @click.option("--group", "group_id", metavar="ID", help="With --ledger: only this group.")
 @click.option(

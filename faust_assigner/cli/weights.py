@@ -18,7 +18,8 @@ from faust_assigner.cli.spark import print_report, run_job
     multiple=True,
     required=True,
     metavar="PATH",
-    help="The source of partition samples: file, folder, glob. May be repeated.",
+    help="A ledger with partition samples: file, folder, glob, URL, or kafka://host:port/topic. "
+    "May be repeated.",
 )
 @click.option("--out", metavar="FILE", help="The versioned weights file, replaced atomically.")
 @click.option("--bootstrap", metavar="HOST:PORT", help="With --topic: the brokers.")

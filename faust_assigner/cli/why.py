@@ -51,18 +51,18 @@ def why(
 ) -> None:
     """Explain a partition's owner, or the history of a member.
 
-    The command reads the ledgers of a running group from its workers (--bootstrap B --group APP) and from the
-    workers' ledger topic, or from files or a topic (--ledger). It prints a timeline of the cause, the
-    rounds, the move and the restore; the planner's rule; and the settings or events that would have
-    avoided the move, found by planning the decision again. A member is named by instance id, host, URL or
-    member id.
+    The command reads the ledgers of a running group from its workers (--bootstrap HOST:PORT --group
+    APP) and from the workers' ledger topic, or from files or a topic (--ledger). It prints a timeline of
+    the cause, the rounds, the move and the restore; the planner's rule; and the settings or events that
+    would have avoided the move, found by planning the decision again. A member is named by instance id,
+    host, URL or member id.
     """
     from faust_assigner.story.read import read
     from faust_assigner.story.tell import why_member, why_partition
 
     moment = None if at is None else _parse_time(at, datetime.now(UTC))
     if not ledgers and not group_id:
-        raise click.UsageError("give --bootstrap B --group APP, or --ledger FOLDER")
+        raise click.UsageError("give --bootstrap HOST:PORT --group APP, or --ledger FOLDER")
     with reported_errors(), quiet_kafka():
         lines: Iterable[bytes] = _ledger_lines(ledgers, group_id, reach["config"])
         if not ledgers:

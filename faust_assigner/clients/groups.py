@@ -24,6 +24,7 @@ from faust_assigner.clients.group_views import (
 )
 from faust_assigner.clients.kio_request import KioRequest
 from faust_assigner.errors import FaustAssignerError, TryAgain
+from faust_assigner.snapshots.kafka_requests import find_connection_error
 
 _LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS, _LEAVE = 16, 15, 69, 9, 13
 RETIRED = "retired by faust-assigner groups retire"  # the reason (KIP-800) that the broker logs
@@ -42,9 +43,15 @@ class NoBrokerAnswers(TryAgain):
     """None of the named brokers can be reached."""
 
 
+class BrokersRefuse(NoBrokerAnswers):
+    """The named brokers refuse the connection: a wrong password, certificate or security protocol."""
+
+    exit_code = FaustAssignerError.exit_code
+
+
 async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
     """Return a connected client, which the caller must close. ``connection`` are aiokafka's keywords.
-    Raises :class:`NoBrokerAnswers`."""
+    Raises :class:`NoBrokerAnswers`, and :class:`BrokersRefuse` with the brokers' reason."""
     client = AIOKafkaClient(**connection)
     try:
         await client.bootstrap()
@@ -54,7 +61,12 @@ async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
             raise
         servers = connection.get("bootstrap_servers", "")
         named = servers if isinstance(servers, str) else ", ".join(servers)
-        raise NoBrokerAnswers(f"no broker answers at {named}: {error}") from None
+        # aiokafka reports a refused login as an unreachable broker: connect again for the real reason.
+        refusal = await find_connection_error(connection)
+        if refusal is not None:
+            reason = f"{type(refusal).__name__}: {refusal}"
+            raise BrokersRefuse(f"{named}: the connection is refused: {reason}") from None
+        raise NoBrokerAnswers(f"no broker answers at {named}") from None
     return client
 
 

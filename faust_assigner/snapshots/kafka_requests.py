@@ -49,7 +49,7 @@ async def _explain_error(connection: Connection, error: Exception) -> SnapshotEr
     place = ",".join(connection["bootstrap_servers"])
     if isinstance(error, KafkaConnectionError):
         # aiokafka reports a refused login as an unreachable broker: connect again for the real reason.
-        refusal = await _find_connection_error(connection)
+        refusal = await find_connection_error(connection)
         if refusal is not None:
             return RefusedByKafka(f"{place}: {type(refusal).__name__}: {refusal}")
         return UnreachableError(f"{place}: {error}")
@@ -62,7 +62,7 @@ def is_retriable(error: Exception) -> bool:
     return isinstance(error, TimeoutError) or bool(getattr(error, "retriable", False))
 
 
-async def _find_connection_error(connection: Connection) -> Exception | None:
+async def find_connection_error(connection: Connection) -> Exception | None:
     """Return the reason of a refused connection; None if no broker can be reached."""
     entry = {name: connection[name] for name in _ENTRY if name in connection}
     for host, port, _ in collect_hosts(connection["bootstrap_servers"]):

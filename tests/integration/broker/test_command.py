@@ -54,6 +54,7 @@ def test_it_says_where_it_listens_and_stops_cleanly(tmp_path: Path, number: int)
         (("--set", "num.partitions=0"), ("num.partitions", "0")),
         (("--set", "num.partitions"), ("NAME=VALUE",)),
         (("--port", "70000"), ("70000",)),
+        (("--set", "nothing.like.it=1"), ("nothing.like.it", "broker --settings lists")),
     ],
 )
 def test_a_bad_setting_is_named_and_the_exit_code_is_2(
@@ -65,6 +66,13 @@ def test_a_bad_setting_is_named_and_the_exit_code_is_2(
     assert all(word in done.stderr for word in words)
     assert "Traceback" not in done.stderr
     assert "listening" not in done.stdout
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    """The resolver's own error does not contain the host."""
+    done = command("--port", "0", "--host", "no host")
+    assert (done.returncode, "the host 'no host' has no address" in done.stderr) == (1, True)
+    assert "Traceback" not in done.stderr
 
 
 def test_a_taken_port_is_said_in_one_line() -> None:

@@ -7,6 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from faust_assigner.broker.embedded import EmbeddedBroker
 from faust_assigner.cli import main
 from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.directory import Directory
@@ -257,3 +259,26 @@ def test_a_static_member_that_stopped_is_retired(
     )
     absent = "the group has no member with this instance id: UnknownMemberIdError"
     assert (again.exit_code, again.stdout) == (1, f"w1: not removed, {absent}\n")
+
+
+def test_a_refused_login_is_no_silent_broker(tmp_path: Path) -> None:
+    """The line names the broker and its reason, and a scheduler need not try again."""
+    users, client = tmp_path / "users", tmp_path / "client.properties"
+    users.write_text("alice=a long password\n")
+    users.chmod(0o600)
+    client.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="alice" password="wrong";\n'
+    )
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.users.file": str(users),
+        "sasl.plain.without.tls": "true",
+    }
+    with EmbeddedBroker(settings=settings) as broker:
+        reach = ["--bootstrap", broker.bootstrap, "--config", str(client)]
+        done = CliRunner().invoke(main, ["status", "--group", "shop", *reach])
+    refused = f"{broker.bootstrap}: the connection is refused: SaslAuthenticationFailed"
+    assert (done.exit_code, refused in done.stderr) == (1, True), done.output

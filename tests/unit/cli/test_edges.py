@@ -80,10 +80,18 @@ def test_the_session_has_the_settings_of_all_formats_of_the_histories(ran: list[
     assert found == ["--out", "w"]
 
 
-def test_a_check_of_a_file_without_sections_says_so(ran: list[Any]) -> None:
-    """The file is right, but a schedule with the file would do no work."""
-    Path("p").write_text("[pipeline]\nno-spark = true\n")
-    assert run("pipeline", "run", "--config", "p", "--check").stdout == "p: no section\n"
+@pytest.mark.parametrize("more", [[], ["--check"]])
+def test_a_file_without_jobs_is_refused(ran: list[Any], more: list[str]) -> None:
+    """A schedule with the file would start Spark, do no work and report success."""
+    for text in ("", "[pipeline]\nno-spark = true\n"):
+        Path("p").write_text(text)
+        refused = run("pipeline", "run", "--config", "p", *more, code=2)
+        assert ran == []
+        assert "p has none of the sections history, weights, snapshot" in refused.stderr
+
+
+def test_a_check_lists_the_jobs_in_their_order(ran: list[Any]) -> None:
+    """No job runs."""
     Path("p").write_text(f"[weights]\n{HISTORY}[history]\n{HISTORY}")
     done = run("pipeline", "run", "--config", "p", "--check")
     assert (done.stdout, ran) == ("p: history, weights\n", [])
@@ -131,7 +139,7 @@ def test_a_simulation_uses_all_cores(
 def test_a_question_without_a_group_or_a_ledger_is_refused(options: tuple[str, ...]) -> None:
     """An empty name is no group."""
     done = run("why", "orders/7", *options, code=2)
-    assert "give --bootstrap B --group APP, or --ledger FOLDER" in done.stderr
+    assert "give --bootstrap HOST:PORT --group APP, or --ledger FOLDER" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["ui", "status"])

@@ -216,13 +216,32 @@ def test_the_exit_code_of_retire_is_1_where_any_member_was_refused(
 
 
 @pytest.mark.parametrize(
-    ("problem", "error"),
-    [(KafkaConnectionError("gone"), groups.NoBrokerAnswers), (RuntimeError("a bug"), RuntimeError)],
+    ("problem", "refusal", "error", "text"),
+    [
+        (
+            KafkaConnectionError("[('a', 1, 2)]"),
+            None,
+            groups.NoBrokerAnswers,
+            "no broker answers at a:1, b:2",
+        ),
+        (
+            KafkaConnectionError("[('a', 1, 2)]"),
+            OSError("wrong password"),
+            groups.BrokersRefuse,
+            "a:1, b:2: the connection is refused: OSError: wrong password",
+        ),
+        (RuntimeError("a bug"), None, RuntimeError, "a bug"),
+    ],
+    ids=["silent", "refused", "bug"],
 )
 def test_a_client_that_cannot_connect_is_closed_and_says_why(
-    monkeypatch: pytest.MonkeyPatch, problem: Exception, error: type[Exception]
+    monkeypatch: pytest.MonkeyPatch,
+    problem: Exception,
+    refusal: Exception | None,
+    error: type[Exception],
+    text: str,
 ) -> None:
-    """Only a failed connection raises NoBrokerAnswers, which names the addresses."""
+    """A refused login is a permanent failure; a silent broker may answer later."""
     closed: list[None] = []
 
     class Unconnected:
@@ -234,11 +253,17 @@ def test_a_client_that_cannot_connect_is_closed_and_says_why(
         async def close(self) -> None:
             closed.append(None)
 
+    async def find(connection: Any) -> Exception | None:
+        assert connection == {"bootstrap_servers": ["a:1", "b:2"]}
+        return refusal
+
     monkeypatch.setattr(groups, "AIOKafkaClient", Unconnected)
+    monkeypatch.setattr(groups, "find_connection_error", find)
     with pytest.raises(error) as raised:
         asyncio.run(groups.connected({"bootstrap_servers": ["a:1", "b:2"]}))
-    assert len(closed) == 1
-    assert ("a:1, b:2" in str(raised.value)) is (error is groups.NoBrokerAnswers)
+    assert (len(closed), str(raised.value), type(raised.value)) == (1, text, error)
+    if isinstance(raised.value, FaustAssignerError):
+        assert raised.value.exit_code == (1 if refusal else 75)
 
 
 def listed(**groups_of_node: str) -> Any:

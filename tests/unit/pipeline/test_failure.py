@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from faust_assigner.cli import jobs
@@ -93,3 +95,11 @@ def test_an_error_of_any_kind_of_name_is_the_cause(name: str) -> None:
     """Errors of this package end with Refused; a longer word is another name."""
     text = f"first words\n  {name}: why\n{name}ness: no cause"
     assert last_words(text) == f"{name}: why"
+
+
+def test_an_error_about_a_file_names_the_file_first(tmp_path: Path) -> None:
+    """Neither Python's class nor the error's number is a part of the line."""
+    (tmp_path / "out").touch()
+    with pytest.raises(FileExistsError) as raised:
+        (tmp_path / "out").mkdir()
+    assert verdict(raised.value) == (f"{tmp_path / 'out'}: File exists", FAILED)

@@ -106,7 +106,7 @@ def test_the_command_takes_a_group_or_a_file(tmp_path: Path) -> None:
     """A group and a file exclude each other, one is required, and a file cannot be watched."""
     file = saved(tmp_path, dumps(report_at(0)))
     for arguments, reason in (
-        ((), "give --bootstrap B --group APP, or --from FILE"),
+        ((), "give --bootstrap HOST:PORT --group APP, or --from FILE"),
         (("--from", file, "--group", "shop"), "--from FILE shows a saved status"),
         (("--from", file, "--bootstrap", "b:9092"), "--from FILE shows a saved status"),
         (("--from", file, "--watch"), "remove --watch"),

@@ -103,4 +103,4 @@ def test_a_running_group_or_files_must_be_named() -> None:
     """The exit code is 2, and a sentence names both options."""
     done = command("orders/2")
     assert done.exit_code == 2
-    assert "--bootstrap B --group APP, or --ledger FOLDER" in done.output
+    assert "--bootstrap HOST:PORT --group APP, or --ledger FOLDER" in done.output
