@@ -82,7 +82,9 @@ class Node:
         self.store: Store = (
             MemoryStore()
             if folder is None
-            else RocksStore(folder, accepts_loss=settings.log_recovery_accept_loss)
+            else RocksStore(
+                folder, accepts_loss=settings.log_recovery_accept_loss, progress=progress
+            )
         )
         self.host, self.port = "127.0.0.1", 0
         self._addresses: dict[str, tuple[str, int]] = {}

@@ -18,6 +18,7 @@ from typing import Any
 from rocksdict import DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
 
 from faust_assigner.broker.limits import CACHED_BATCH_BYTES
+from faust_assigner.broker.storage import salvage
 from faust_assigner.broker.storage.store import Range, StoreFailed, prefix_range
 from faust_assigner.broker.storage.write_audit import WriteAudit
 
@@ -26,6 +27,7 @@ BLOB_FROM_BYTES = 1_024
 KEEP_INFO_LOGS = 2
 #: Limits of the write buffer in bytes; between the limits, the buffer is a sixteenth of the disk.
 SMALLEST_BUFFER, LARGEST_BUFFER = 2**20, 16 * 2**20
+PAIRS_BETWEEN_CALLS = 10_000  # in the check of all data
 ROOM_IN_BUFFERS = 3  # free space to keep: one buffer each for a flush, new writes and compaction
 #: Up to this many keys are deleted singly: range tombstones slow reads until compaction.
 FEW_KEYS = 16
@@ -63,8 +65,17 @@ class RocksStore:
     one thread only.
     """
 
-    def __init__(self, folder: Path, *, accepts_loss: bool = False) -> None:
-        self._accepts_loss = accepts_loss
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        accepts_loss: bool = False,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Open the store. With ``accepts_loss``, read all data and replace damaged files by readable data.
+
+        ``progress`` is called repeatedly and may raise to stop.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         # A buffered write is in memory and in the write-ahead log; its flush needs the same space again.
@@ -74,7 +85,8 @@ class RocksStore:
         self._unmeasured = self._buffer  # bytes written since the last check of free space
         self.is_low = False  # whether records are refused because space is short
         self._is_broken = self._is_closed = False
-        self._db: Rdict = self._open()
+        salvage.finish_replacing(folder)
+        self._db: Rdict = self._open(folder)
         try:
             self.write_audit = WriteAudit(folder)
         except OSError as error:
@@ -82,16 +94,22 @@ class RocksStore:
             raise StoreFailed(f"cannot open {folder}: {error}") from error
         self._recent = RecentBatches()
         self.lost_writes = self.write_audit.count_lost_writes(self.sequence)
+        if accepts_loss:
+            try:
+                self._leave_out_damage(progress)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def sequence(self) -> int:
         """The number of writes in the store."""
         return int(self._db.latest_sequence_number())
 
-    def _open(self) -> Rdict:
+    def _open(self, folder: Path) -> Rdict:
         options = Options(raw_mode=True)
         # A missing store beside a write audit is a loss, so RocksDB must not create a new store.
-        options.create_if_missing(not WriteAudit.has_data_in(self._folder))
+        options.create_if_missing(not WriteAudit.has_data_in(folder))
         options.set_enable_blob_files(True)
         options.set_min_blob_size(BLOB_FROM_BYTES)
         options.set_enable_blob_gc(True)
@@ -99,9 +117,42 @@ class RocksStore:
         options.set_write_buffer_size(self._buffer)
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         try:
-            return Rdict(str(self._folder), options)
+            return Rdict(str(folder), options)
         except Exception as error:
-            raise StoreFailed(f"cannot open {self._folder}: {error}") from error
+            raise StoreFailed(f"cannot open {folder}: {error}") from error
+
+    def _leave_out_damage(self, progress: Callable[[], None]) -> None:
+        """Replace the files by files with all readable pairs, if a pair cannot be read."""
+        try:
+            for number, _ in enumerate(self.scan(b"")):
+                if number % PAIRS_BETWEEN_CALLS == 0:
+                    progress()
+            return
+        except StoreFailed as error:
+            # A log record with the error itself would keep the cursor in its traceback, and RocksDB's lock.
+            why = str(error.__cause__ or error)
+            logger.error("The store is damaged: %s; copying the data that can be read", why)
+        draft = salvage.draft_folder(self._folder)
+        try:
+            fresh = self._open(draft)
+            try:
+                found = salvage.copy_readable(self._db, fresh, progress)
+            finally:
+                fresh.close()
+        except BaseException as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            if isinstance(error, StoreFailed) or type(error) is not Exception:
+                raise
+            raise StoreFailed(f"cannot copy the data that can be read: {error}") from error
+        self._db.close()
+        damaged = salvage.replace_files(self._folder)
+        self._db = self._open(self._folder)
+        logger.error(
+            "The store was damaged: %s. The broker starts without this data; remove %s, the damaged "
+            "files, when they are not needed any more",
+            found,
+            damaged,
+        )
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value, or None."""
@@ -179,7 +230,7 @@ class RocksStore:
             self._db.close()
         except Exception as error:
             logger.info("the store failed; the broker opens it again: %s", error)
-        self._db = self._open()
+        self._db = self._open(self._folder)
         self._is_broken = False
 
     def reclaim(self) -> None:
@@ -215,7 +266,7 @@ class RocksStore:
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys.
 
-        Raises StoreFailed at an unreadable block. With ``accepts_loss`` the method logs the error and ends.
+        Raises StoreFailed at an unreadable block.
         """
         span = prefix_range(prefix)
         bounded = ReadOptions()
@@ -241,12 +292,10 @@ class RocksStore:
             if not cursor.valid():
                 cursor.status()
         except Exception as error:
-            what = f"the store is damaged: records in its files cannot be read ({error})"
-            if not self._accepts_loss:
-                raise StoreFailed(
-                    f"{what}. Set log.recovery.accept.loss=true to start without this data"
-                ) from error
-            logger.error("%s; the broker starts without this data", what)
+            raise StoreFailed(
+                f"the store is damaged: records in its files cannot be read ({error}). Set "
+                "log.recovery.accept.loss=true to start without this data"
+            ) from error
 
     def close(self) -> None:
         """Close RocksDB and the write audit; release files and lock. Later writes raise StoreFailed."""

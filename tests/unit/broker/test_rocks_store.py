@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -398,12 +400,72 @@ def test_a_scan_ends_with_the_error_of_an_unreadable_block(tmp_path: Path, at: f
     store.close()
 
 
-def test_a_store_that_accepts_losses_logs_an_unreadable_block(
+def test_a_store_that_accepts_losses_leaves_out_only_the_unreadable_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broker then starts with the records before the block."""
+    """The broker dropped all keys behind the block, and the next compaction made all writes fail."""
     damaged(tmp_path, 0.3)
     store = RocksStore(tmp_path, accepts_loss=True)
-    assert 0 < len(list(store.scan(b"o"))) < 2000
-    assert "the broker starts without this data" in caplog.text
+    left = [int(key[1:]) for key, _ in store.scan(b"o")]
+    gaps = [number for number in range(2000) if number not in left]
+    assert gaps == [*range(gaps[0], gaps[-1] + 1)]
+    assert 0 < len(gaps) < 100
+    assert (
+        f"{len(left) + 1} keys were kept, and these could not be read: keys after "
+        f"b'o{gaps[0] - 1:05d}' and before b'o{gaps[-1] + 1:05d}'" in caplog.text
+    )
+    for content in (b"1", b"2"):
+        store.write([(b"p", content)])
+        store.reclaim()
     store.close()
+    again = RocksStore(tmp_path)
+    assert [int(key[1:]) for key, _ in again.scan(b"o")] == left
+    assert [*again.scan(b"p")] == [(b"p", b"2")]
+    again.close()
+
+
+@pytest.mark.parametrize("at", [0.0, 0.85])
+def test_the_first_and_the_last_block_may_be_unreadable(tmp_path: Path, at: float) -> None:
+    """The keys of all other blocks stay."""
+    damaged(tmp_path, at)
+    store = RocksStore(tmp_path, accepts_loss=True)
+    assert 1900 < len(list(store.scan(b""))) <= 2001
+    store.close()
+
+
+@pytest.mark.parametrize("step", range(1, 12))
+def test_a_replacement_of_files_is_finished_after_a_kill_at_any_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Each step is a rename; the next start has the readable rows, also without the setting."""
+    damaged(tmp_path, 0.3)
+    rename, steps = os.rename, iter(range(1, 100))
+
+    def killed(*paths: Path) -> None:
+        if next(steps) == step:
+            raise KeyboardInterrupt
+        rename(*paths)
+
+    monkeypatch.setattr(os, "rename", killed)
+    with contextlib.suppress(KeyboardInterrupt):
+        RocksStore(tmp_path, accepts_loss=True).close()
+    monkeypatch.setattr(os, "rename", rename)
+    store = RocksStore(tmp_path, accepts_loss=step == 1)
+    assert 1900 < len(list(store.scan(b"o"))) < 2000
+    assert list(store.scan(b"p")) == [(b"p", b"after")]
+    store.close()
+    assert not [*tmp_path.glob("salvage*")]
+
+
+def test_a_start_that_is_stopped_while_it_copies_changes_nothing(tmp_path: Path) -> None:
+    """A signal, or a full disk: the store is as before, and open to the next start."""
+    damaged(tmp_path, 0.3)
+    before = {path.name for path in tmp_path.glob("*.sst")}
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        RocksStore(tmp_path, accepts_loss=True, progress=stop)
+    assert {path.name for path in tmp_path.glob("*.sst")} == before
+    RocksStore(tmp_path, accepts_loss=True).close()

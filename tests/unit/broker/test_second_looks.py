@@ -61,7 +61,7 @@ def test_a_store_whose_write_failed_is_opened_again_before_the_next_one(
     store = RocksStore(tmp_path)
     opened: list[None] = []
     open_ = store._open
-    monkeypatch.setattr(store, "_open", lambda: (opened.append(None), open_())[1])
+    monkeypatch.setattr(store, "_open", lambda at: (opened.append(None), open_(at))[1])
     guarded = room._call_db
 
     def failing(*_: Any) -> None:

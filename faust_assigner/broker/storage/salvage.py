@@ -1,0 +1,144 @@
+"""Replace the files of a damaged RocksDB by files with all pairs that can be read.
+
+RocksDB cannot leave out a bad block: each compaction that reads the block fails, and then each write fails.
+A broker that accepts the loss copies the readable pairs into new files. The damaged files stay in a
+subfolder.
+
+``FOLDER/salvage.draft``   new files that are not complete; a later start removes them
+``FOLDER/salvage``         complete new files, while the damaged files move to ``FOLDER/damaged-N``
+``FOLDER/salvage.ready``   complete new files, while they move to ``FOLDER``
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from rocksdict import Rdict, WriteBatch
+
+from faust_assigner.broker.storage import write_audit
+
+DRAFT, WHOLE, READY = "salvage.draft", "salvage", "salvage.ready"
+BATCH_BYTES = 2**20
+#: The number of bytes by which a key is tried beyond the length of the last readable key.
+FURTHER_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """The number of copied pairs, and the keys around each unreadable place (None: no key follows)."""
+
+    kept: int
+    gaps: tuple[tuple[bytes, bytes | None], ...]
+
+    def __str__(self) -> str:
+        places = "; ".join(
+            f"keys after {last!r} and before {'the end' if following is None else repr(following)}"
+            for last, following in self.gaps
+        )
+        return f"{self.kept} keys were kept, and these could not be read: {places}"
+
+
+def copy_readable(damaged: Rdict, fresh: Rdict, progress: Callable[[], None]) -> Salvaged:
+    """Copy each readable pair of ``damaged`` to ``fresh``; ``progress`` may raise to stop.
+
+    No older value of a key replaces an unreadable value: RocksDB reads all levels for each key.
+    """
+    kept, gaps, last = 0, list[tuple[bytes, bytes | None]](), b""
+    batch, size = WriteBatch(raw_mode=True), 0
+    cursor = _cursor_at(damaged, last)
+    try:
+        while True:
+            while cursor.valid():
+                last, value = cursor.key(), cursor.value()
+                batch.put(last, value)
+                kept, size = kept + 1, size + len(last) + len(value)
+                if size >= BATCH_BYTES:
+                    fresh.write(batch)
+                    batch, size = WriteBatch(raw_mode=True), 0
+                    progress()
+                cursor.next()
+            if _is_end(cursor):
+                break
+            following = _first_readable(damaged, last)
+            gaps.append((last, following))
+            if following is None:
+                break
+            cursor = _cursor_at(damaged, following)
+    finally:
+        cursor = None  # in the traceback of an error it would keep RocksDB open
+    fresh.write(batch)
+    fresh.flush()
+    progress()
+    return Salvaged(kept, tuple(gaps))
+
+
+def _first_readable(damaged: Rdict, last: bytes) -> bytes | None:
+    """Return the first readable key behind the bad block that follows ``last``; None if no key follows.
+
+    A seek to any key of a bad block fails, so a binary search finds the block's end. Cost: some hundred
+    seeks.
+    """
+    width = len(last) + FURTHER_BYTES
+    low, high = int.from_bytes(last.ljust(width, b"\0")), 256**width - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        cursor = _cursor_at(damaged, middle.to_bytes(width))
+        if cursor.valid() or _is_end(cursor):
+            high = middle
+        else:
+            low = middle
+    cursor = _cursor_at(damaged, high.to_bytes(width))
+    return bytes(cursor.key()) if cursor.valid() else None
+
+
+def _cursor_at(damaged: Rdict, key: bytes) -> Any:
+    """Return a new cursor at the first key from ``key`` on; a used cursor may stay at a bad block."""
+    cursor = damaged.iter()
+    cursor.seek(key)
+    return cursor
+
+
+def _is_end(cursor: Any) -> bool:
+    """Return whether an invalid cursor is behind the last key, and not at a bad block."""
+    try:
+        cursor.status()
+    except Exception:
+        return False
+    return True
+
+
+def draft_folder(folder: Path) -> Path:
+    """Return the folder for the new files, empty."""
+    shutil.rmtree(folder / DRAFT, ignore_errors=True)
+    return folder / DRAFT
+
+
+def replace_files(folder: Path) -> Path:
+    """Replace the damaged files by the complete draft; return the folder of the damaged files."""
+    os.rename(folder / DRAFT, folder / WHOLE)
+    return finish_replacing(folder) or folder
+
+
+def finish_replacing(folder: Path) -> Path | None:
+    """Take the remaining steps of a replacement, if one has begun: a killed start may have taken some."""
+    damaged = None
+    if (folder / WHOLE).exists():
+        damaged = next(
+            path for number in count(1) if not (path := folder / f"damaged-{number}").exists()
+        )
+        damaged.mkdir()
+        for path in [*folder.iterdir()]:
+            if path.is_file() and path.name != write_audit.NAME:
+                os.rename(path, damaged / path.name)
+        os.rename(folder / WHOLE, folder / READY)
+    if (folder / READY).exists():
+        for path in [*(folder / READY).iterdir()]:
+            os.rename(path, folder / path.name)
+        (folder / READY).rmdir()
+    return damaged
