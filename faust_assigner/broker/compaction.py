@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
 from faust_assigner.broker.storage import clean_writes
-from faust_assigner.broker.storage.cleaning import KEY_COST, Cleanable, Rules, cleanable
+from faust_assigner.broker.storage.cleaning import KEY_COST, Cleanable, CleaningRules, cleanable
 from faust_assigner.broker.storage.disk import DiskSpace
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.store import StoreFailed
@@ -99,10 +99,10 @@ class Compaction:
     def _is_compacted(self, topic: Topic) -> bool:
         return "compact" in self._host.config(topic, "cleanup.policy")
 
-    def rules(self, topic: Topic) -> Rules:
+    def rules(self, topic: Topic) -> CleaningRules:
         """Return the compaction rules of a topic, from its configs."""
         config = self._host.config
-        return Rules(
+        return CleaningRules(
             float(config(topic, "min.cleanable.dirty.ratio")),
             int(config(topic, "delete.retention.ms")),
             int(config(topic, "min.compaction.lag.ms")),

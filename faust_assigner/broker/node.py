@@ -34,7 +34,7 @@ from faust_assigner.broker.security.listeners import PLAINTEXT, WILDCARDS, adver
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.disk import DiskSpace, Flushing
-from faust_assigner.broker.storage.records import Rules
+from faust_assigner.broker.storage.records import RecordRules
 from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import MemoryStore, Store
 from faust_assigner.broker.throttle import HandlerQueue, start
@@ -245,10 +245,10 @@ class Node:
         """Return the limit of record bytes in the next answer, which is lower while peers read slowly."""
         return max((limits.MAX_UNSENT_BYTES - self.unsent_bytes) // 4, limits.SMALLEST_ANSWER_BYTES)
 
-    def rules(self, topic: Topic, now_ms: int) -> Rules:
+    def rules(self, topic: Topic, now_ms: int) -> RecordRules:
         """Return the topic's rules for records that arrive now."""
         stamps = self.config(topic, "message.timestamp.type") == "LogAppendTime"
-        return Rules(
+        return RecordRules(
             now_ms,
             stamps,
             "compact" in self.config(topic, "cleanup.policy"),

@@ -13,7 +13,7 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import clean_writes
 from faust_assigner.broker.storage.bodies import read_layout
-from faust_assigner.broker.storage.cleaning import Rules, cleanable
+from faust_assigner.broker.storage.cleaning import CleaningRules, cleanable
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unexplained_holes, unreadable
 from faust_assigner.broker.storage.reads import plan_read, present_batches
@@ -191,7 +191,7 @@ class Game:
 
     def one_pass(self) -> None:
         """Run a compaction pass like the broker, without threads."""
-        rules = Rules(0.0, DELETE_RETENTION_MS)
+        rules = CleaningRules(0.0, DELETE_RETENTION_MS)
         found = cleanable(self.log, rules, self.now)
         if found is None:
             return

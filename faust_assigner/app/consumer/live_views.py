@@ -44,21 +44,15 @@ class Wanted(Collection[TP]):
         return True
 
 
-class Share(Container[TP]):
-    """The partitions in both ``partitions`` and ``only`` (None: all) that are not in ``but_not``."""
+class Narrowed(Container[TP]):
+    """The partitions in both ``partitions`` and ``only`` (None: all)."""
 
     def __init__(
-        self,
-        partitions: Container[TP] | None,
-        *,
-        only: Collection[TP] | None = None,
-        but_not: Collection[TP] = (),
+        self, partitions: Container[TP] | None, *, only: Collection[TP] | None = None
     ) -> None:
-        self.partitions, self.only, self.but_not = partitions, only, but_not
+        self.partitions, self.only = partitions, only
 
     def __contains__(self, tp: object) -> bool:
-        return (
-            tp not in self.but_not
-            and (self.only is None or tp in self.only)
-            and (not self.partitions or tp in self.partitions)
+        return (self.only is None or tp in self.only) and (
+            not self.partitions or tp in self.partitions
         )

@@ -33,7 +33,7 @@ logger = get_logger(__name__)
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class Source(Protocol):
+class FigureSource(Protocol):
     """One app's figures."""
 
     book: Book
@@ -50,7 +50,7 @@ class Source(Protocol):
 class Exporters:
     """The exporters of one source, one for each monitor of its app."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FigureSource) -> None:
         self._source = source
         self._known: set[int] = set()
         self._pushed: list[Monitor] = []
@@ -123,7 +123,7 @@ _COLLECTORS: WeakKeyDictionary[CollectorRegistry, _Collector] = WeakKeyDictionar
 
 
 def export_to_prometheus(
-    source: Source, registry: CollectorRegistry | None = None
+    source: FigureSource, registry: CollectorRegistry | None = None
 ) -> Callable[[], None]:
     """Export ``source`` to ``registry`` (default: Prometheus' own); return a function to remove it.
 
@@ -149,7 +149,7 @@ class _Collector:
     """The collector of one Prometheus registry, called at each scrape, on any thread."""
 
     def __init__(self) -> None:
-        self.sources: list[Source] = []
+        self.sources: list[FigureSource] = []
 
     def describe(self) -> Iterable[Metric]:
         """Return all metrics, so that no other collector can register their names."""
@@ -197,7 +197,7 @@ def _bucket_counts(figure: Figure, spread: Spread) -> list[tuple[str, float]]:
 # -- OpenTelemetry
 
 
-def export_to_otel(source: Source, meter: Meter) -> Callable[[], None]:
+def export_to_otel(source: FigureSource, meter: Meter) -> Callable[[], None]:
     """Create an instrument of ``meter`` for each figure; return a function to stop them."""
     from opentelemetry.metrics import Observation
 

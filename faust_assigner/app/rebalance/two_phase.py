@@ -21,7 +21,7 @@ from faust_assigner.wire.runs import Runs
 
 
 @dataclass(frozen=True)
-class Step:
+class RoundStep:
     """The placement of this round, and ``promised``: member -> topic -> partitions.
 
     A member gets its promised partitions once their owners have revoked them. ``follows``: a second
@@ -37,7 +37,7 @@ class Step:
 
 def step(
     placement: Placement, said: Sequence[MemberClaims], *, is_cooperative: bool = False
-) -> Step:
+) -> RoundStep:
     """Reduce ``placement`` to the part that can be assigned now. Cost: O(claims).
 
     A claim counts even if its generation is old: a member that missed the last answer still
@@ -53,10 +53,10 @@ def step(
     """
     blocked, held_up_by = _blocked_moves(placement, said)
     if not blocked:
-        return Step(placement)
+        return RoundStep(placement)
     mute = {one.member_id for one in said if not one.data.is_ours}
     if mute and not is_cooperative:
-        return Step(
+        return RoundStep(
             _leave_blocked_with_owners(placement, said, blocked),
             follows=True,
             held_up_by=held_up_by,
@@ -65,7 +65,7 @@ def step(
         placement = _leave_blocked_with_owners(placement, said, unpromised)
         blocked = {key: mask for key, mask in blocked.items() if key not in unpromised}
     placement, promised = _promise_blocked(placement, said, blocked)
-    return Step(
+    return RoundStep(
         placement,
         promised,
         follows=bool(promised) or not any(one.data.holds and one.data.among for one in said),

@@ -14,7 +14,7 @@ from faust_assigner.broker.limits import INLINE_BATCH_BYTES
 from faust_assigner.broker.security.acls import TOPIC, TRANSACTIONAL_ID, WRITE
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
-from faust_assigner.broker.storage.records import CONTROL, ZSTD, BadBatch, Batch, Rules
+from faust_assigner.broker.storage.records import CONTROL, ZSTD, BadBatch, Batch, RecordRules
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Topic
 from faust_assigner.coordinator.errors import Code
@@ -131,7 +131,7 @@ async def _produce_to_partition(
     }
 
 
-def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[bytes, Batch]:
+def _check(data: bytes, rules: RecordRules, version: int, max_bytes: int) -> tuple[bytes, Batch]:
     """Return the one valid batch in ``data``, ready to store. Raises BadBatch with Kafka's error."""
     data = records.cut_batch(data)
     if len(data) > max_bytes:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from faust_assigner.broker.storage.batch_index import Row
-from faust_assigner.broker.storage.cleaning import Chunk, Cleanable, Outcome, Pass, Rules
+from faust_assigner.broker.storage.cleaning import Chunk, Cleanable, CleaningRules, Outcome, Pass
 from faust_assigner.broker.storage.entries import BATCHES, CLEAN, INDEX, OFFSET, Entry, Pair
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.store import WITH_COMPACTION, raise_format
 
 
-def begin(log: PartitionLog, found: Cleanable, rules: Rules, now_ms: int, max_keys: int) -> Pass:
+def begin(
+    log: PartitionLog, found: Cleanable, rules: CleaningRules, now_ms: int, max_keys: int
+) -> Pass:
     """Begin a pass over the batches that are cleanable now; later appends and trims do not affect it."""
     index, beyond = log.index, log.index.bases[found.stop]
     aborted: dict[int, list[tuple[int, int]]] = {}

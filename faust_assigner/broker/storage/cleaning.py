@@ -43,7 +43,7 @@ NO_TIME: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CleaningRules:
     """The topic's configs for compaction. Times in ms."""
 
     min_dirty_ratio: float = 0.5
@@ -64,7 +64,7 @@ class Cleanable(NamedTuple):
     is_overdue: bool
 
 
-def cleanable(log: PartitionLog, rules: Rules, now_ms: int) -> Cleanable | None:
+def cleanable(log: PartitionLog, rules: CleaningRules, now_ms: int) -> Cleanable | None:
     """Return the part of a log that a pass could clean now, or None. Cost O(log batches)."""
     index = log.index
     stop = min(len(index) - 1, bisect_left(index.bases, log.stable_offset))

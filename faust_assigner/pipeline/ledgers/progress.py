@@ -31,7 +31,7 @@ HEAD_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FilePosition:
     """The read position in one file.
 
     ``at`` is the start of the unfinished line at ``size``, where the next visit begins. ``lines`` is the
@@ -50,7 +50,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Span:
+class OffsetSpan:
     """Offsets [start, end) of a topic's partition."""
 
     source: TopicSource
@@ -64,8 +64,8 @@ class Visit:
     """The bytes and offsets that one run reads, and the state of the ledgers after the run."""
 
     chunks: list[Chunk] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    files: dict[str, Progress] = field(default_factory=dict)
+    spans: list[OffsetSpan] = field(default_factory=list)
+    files: dict[str, FilePosition] = field(default_factory=dict)
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Lines of each file before the first byte that is read.
     lines_before: dict[str, int] = field(default_factory=dict)
@@ -123,10 +123,10 @@ def news(ledgers: Sequence[str], before: Mapping[str, Any], properties: Mapping[
 
 def _read_state(
     state: Mapping[str, Any],
-) -> tuple[dict[str, Progress], Mapping[str, dict[str, int]]]:
+) -> tuple[dict[str, FilePosition], Mapping[str, dict[str, int]]]:
     """Return the read positions by file, and by topic and partition. Raises ConfigError if damaged."""
     try:
-        files = {name: of_json(Progress, at) for name, at in state.get("files", {}).items()}
+        files = {name: of_json(FilePosition, at) for name, at in state.get("files", {}).items()}
         topics = of_json(_Topics, {"topics": state.get("topics", {})}).topics
     except (ValueError, AttributeError) as error:
         raise ConfigError(f"the positions in the history's manifest are damaged: {error}") from None
@@ -149,7 +149,7 @@ def _listed(paths: Sequence[str]) -> tuple[list[LedgerFile], bool]:
     return sorted(set(found)), answered == len(paths)
 
 
-def _file(visit: Visit, file: LedgerFile, known: Mapping[str, Progress]) -> None:
+def _file(visit: Visit, file: LedgerFile, known: Mapping[str, FilePosition]) -> None:
     """Add the unread bytes of a file. Raises FileNotFoundError if its name is not this file's any more."""
     before = known.get(file.name)
     if before is not None and (before.size, before.modified) == (file.size, file.modified):
@@ -160,7 +160,7 @@ def _file(visit: Visit, file: LedgerFile, known: Mapping[str, Progress]) -> None
     head, at = read_head(file.name, HEAD_BYTES), last_line_start(file.name, start, file.size)
     if file.inode and os.stat(file.name).st_ino != file.inode:
         raise FileNotFoundError(file.name)  # head and position may be those of a new file
-    visit.files[file.name] = Progress(
+    visit.files[file.name] = FilePosition(
         at=at,
         size=file.size,
         head=_digest(head),
@@ -177,8 +177,8 @@ def _file(visit: Visit, file: LedgerFile, known: Mapping[str, Progress]) -> None
 
 
 def _continued(
-    file: LedgerFile, before: Progress | None, known: Mapping[str, Progress]
-) -> Progress | None:
+    file: LedgerFile, before: FilePosition | None, known: Mapping[str, FilePosition]
+) -> FilePosition | None:
     """Return the last state of the same file, under this name or, after a rotation, under its former name."""
     candidates = [before] if before is not None else []
     if file.inode:
@@ -210,7 +210,7 @@ def _topic(
     for number, extent in sorted(log.extents.items()):
         start = max(before.get(str(number), 0), first.get(number, extent.start), extent.start)
         if extent.end > start:
-            visit.spans.append(Span(source, number, start, extent.end))
+            visit.spans.append(OffsetSpan(source, number, start, extent.end))
     visit.topics[name] = {
         number: max(end, before.get(number, 0)) for number, end in sorted(ends.items())
     }

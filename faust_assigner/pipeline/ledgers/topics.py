@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.ledgers.progress import Span
+from faust_assigner.pipeline.ledgers.progress import OffsetSpan
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_span
 from faust_assigner.pipeline.rows import grouped
 
@@ -38,7 +38,7 @@ def has_connector(spark: SparkSession) -> bool:
         return False
 
 
-def read_spans(spark: SparkSession, spans: Sequence[Span], *, connector: str) -> DataFrame:
+def read_spans(spark: SparkSession, spans: Sequence[OffsetSpan], *, connector: str) -> DataFrame:
     """Return the committed records of ``spans``.
 
     Raises ConfigError for an unknown connector.
@@ -54,7 +54,7 @@ def read_spans(spark: SparkSession, spans: Sequence[Span], *, connector: str) ->
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
-def _by_aiokafka(spark: SparkSession, spans: Sequence[Span]) -> DataFrame:
+def _by_aiokafka(spark: SparkSession, spans: Sequence[OffsetSpan]) -> DataFrame:
     """Read the spans with aiokafka, one task per span."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,7 +67,9 @@ def _by_aiokafka(spark: SparkSession, spans: Sequence[Span]) -> DataFrame:
     return numbers.mapInArrow(read, MESSAGE_SCHEMA)
 
 
-def _by_connector(spark: SparkSession, source: TopicSource, spans: Sequence[Span]) -> DataFrame:
+def _by_connector(
+    spark: SparkSession, source: TopicSource, spans: Sequence[OffsetSpan]
+) -> DataFrame:
     starts = {str(span.partition): span.start for span in spans}
     ends = {str(span.partition): span.end for span in spans}
     frame = (

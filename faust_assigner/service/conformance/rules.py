@@ -16,7 +16,13 @@ from typing import Final
 import grpc
 
 from faust_assigner.service.conformance import simulated_service
-from faust_assigner.service.conformance.simulated_service import Stream, Work, at, served, until
+from faust_assigner.service.conformance.simulated_service import (
+    OpenStream,
+    Write,
+    at,
+    served,
+    until,
+)
 from faust_assigner.service.conformance.subjects import Start, Subject
 
 #: Seconds that a client may take for each step.
@@ -51,7 +57,7 @@ class Stage:
                 await self.works(number, epoch, told)
             yield self
 
-    async def registered(self, count: int) -> Stream:
+    async def registered(self, count: int) -> OpenStream:
         """Wait for the client's registration number ``count``, from 1; return its stream."""
         await self.until(lambda: len(self.part.streams) >= count, f"registration {count} comes")
         return self.part.streams[count - 1]
@@ -77,7 +83,7 @@ class Stage:
         except simulated_service.Timeout as error:
             raise RuleBroken(f"expected: {error}") from None
 
-    def written(self, number: int, since: float) -> list[Work]:
+    def written(self, number: int, since: float) -> list[Write]:
         """Return the client's writes to a partition since a time, by the writes' own times."""
         mine = at(number)
         return [one for one in self.subject.work if one.partition == mine and one.when >= since]

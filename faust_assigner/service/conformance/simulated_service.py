@@ -33,7 +33,7 @@ def at(number: int) -> TopicPartition:
 
 
 @dataclass(frozen=True)
-class Work:
+class Write:
     """A write of the client: its time (monotonic clock), its partition and its epoch."""
 
     when: float
@@ -42,7 +42,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Call:
+class ReceivedCall:
     """A request that the simulated service has received."""
 
     when: float
@@ -51,7 +51,7 @@ class Call:
 
 
 @dataclass(eq=False)
-class Stream:
+class OpenStream:
     """A registration's stream. ``told`` queues its messages to the client; a status ends it."""
 
     number: int
@@ -79,8 +79,8 @@ class SimulatedService:
     answers: bool = True
     knows: bool = True
     refuses: grpc.StatusCode | None = None
-    calls: list[Call] = field(default_factory=list)
-    streams: list[Stream] = field(default_factory=list)
+    calls: list[ReceivedCall] = field(default_factory=list)
+    streams: list[OpenStream] = field(default_factory=list)
     renewed_at: float = -float("inf")
 
     async def Register(  # noqa: N802
@@ -90,7 +90,7 @@ class SimulatedService:
         self._note("Register", request)
         if self.refuses is not None:
             await context.abort(self.refuses, "the simulated service refuses")
-        stream = Stream(len(self.streams) + 1, request, time.monotonic())
+        stream = OpenStream(len(self.streams) + 1, request, time.monotonic())
         self.streams.append(stream)
         while not isinstance(said := await stream.told.get(), grpc.StatusCode):
             yield said
@@ -125,7 +125,7 @@ class SimulatedService:
         return hear
 
     def _note(self, method: str, request: Message) -> None:
-        self.calls.append(Call(time.monotonic(), method, request))
+        self.calls.append(ReceivedCall(time.monotonic(), method, request))
 
     # -- the commands of rules ---------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class SimulatedService:
             self.streams[-1].told.put_nowait(message)
         return time.monotonic()
 
-    def received(self, method: str, since: float = 0.0) -> list[Call]:
+    def received(self, method: str, since: float = 0.0) -> list[ReceivedCall]:
         """Return the received calls of a method at or after the time ``since``."""
         return [call for call in self.calls if call.method == method and call.when >= since]
 

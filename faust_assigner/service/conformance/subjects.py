@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from faust_assigner.service.conformance.simulated_service import TOPIC, Work
+from faust_assigner.service.conformance.simulated_service import TOPIC, Write
 from faust_assigner.service.handoff import TopicPartition
 
 #: Seconds that a process may take to stop after a signal.
@@ -27,7 +27,7 @@ LINE_BYTES = 2**24
 class Subject(Protocol):
     """A running client."""
 
-    work: list[Work]  #: its writes so far
+    work: list[Write]  #: its writes so far
 
     async def freeze(self, seconds: float) -> None:
         """Stop the whole client for this time, as SIGSTOP does."""
@@ -47,7 +47,7 @@ class Process:
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.work: list[Work] = []
+        self.work: list[Write] = []
         self.wrong: list[str] = []
         self._process = process
 
@@ -63,7 +63,7 @@ class Process:
             try:
                 _, topic, number, epoch, seconds = words
                 partition = TopicPartition(topic, int(number))
-                self.work.append(Work(float(seconds), partition, int(epoch)))
+                self.work.append(Write(float(seconds), partition, int(epoch)))
             except ValueError:
                 self.wrong.append(line)
 

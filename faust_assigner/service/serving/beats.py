@@ -20,7 +20,7 @@ from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Consumer, names_itself
-from faust_assigner.service.serving.holdings import Holdings
+from faust_assigner.service.serving.holdings import ExpectedHoldings
 from faust_assigner.service.store.base import Put, Store, unchanged
 from faust_assigner.service.view import Change
 from faust_assigner.settings.service import ServiceSettings
@@ -50,7 +50,7 @@ class Beats:
     clock: Clock
     mirror: Mirror
     metrics: Metrics
-    _holdings: Holdings = field(default_factory=Holdings, init=False)
+    _holdings: ExpectedHoldings = field(default_factory=ExpectedHoldings, init=False)
     _leases: dict[str, tuple[str, HeldLease]] = field(default_factory=dict, init=False)
     _doubts: dict[str, _Doubt] = field(default_factory=dict, init=False)
 

@@ -14,7 +14,7 @@ from faust_assigner.service.records import Assigned
 from faust_assigner.service.view import Change, View
 
 
-class Holdings:
+class ExpectedHoldings:
     """The digest of each process, computed at the first request and updated with each change."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from faust_assigner.broker.storage import clean_writes
-from faust_assigner.broker.storage.cleaning import Rules, cleanable
+from faust_assigner.broker.storage.cleaning import CleaningRules, cleanable
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import parse_batch, read_header
 from faust_assigner.broker.storage.unpacking import pack
@@ -31,7 +31,7 @@ def write(log: PartitionLog, *pairs: Pair, at_ms: int = 0, codec: int = 0, **hea
 
 def clean(log: PartitionLog, now_ms: int = 0, max_keys: int = 1_000) -> None:
     """Run a pass over all cleanable batches."""
-    rules = Rules(0.0, DELETE_RETENTION_MS)
+    rules = CleaningRules(0.0, DELETE_RETENTION_MS)
     found = cleanable(log, rules, now_ms)
     if found is None:
         return

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker.storage import clean_writes, cleaning
-from faust_assigner.broker.storage.cleaning import Rules, cleanable
+from faust_assigner.broker.storage.cleaning import CleaningRules, cleanable
 from faust_assigner.broker.storage.entries import BATCHES, CLEAN
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unexplained_holes
@@ -28,9 +28,9 @@ def log() -> PartitionLog:
 
 def decided(log: PartitionLog) -> tuple[cleaning.Pass, cleaning.Chunk]:
     """Return a pass and its decided chunk, before the chunk is applied."""
-    found = cleanable(log, Rules(), 0)
+    found = cleanable(log, CleaningRules(), 0)
     assert found is not None
-    work = clean_writes.begin(log, found, Rules(), 0, 100)
+    work = clean_writes.begin(log, found, CleaningRules(), 0, 100)
     while work.map_some():
         pass
     chunk = work.clean_some()
@@ -191,13 +191,13 @@ def test_young_records_wait_for_the_least_lag(log: PartitionLog) -> None:
     """Overdue records make a log cleanable at any dirty ratio."""
     for at_ms in (10, 20, 30, 40):
         write(log, (b"a", b"v"), at_ms=at_ms)
-    found = cleanable(log, Rules(min_lag_ms=25), 50)
+    found = cleanable(log, CleaningRules(min_lag_ms=25), 50)
     assert found is not None
     assert (found.first_dirty, found.stop) == (0, 2)
-    assert cleanable(log, Rules(min_lag_ms=50), 50) is None
-    stops = [cleanable(log, Rules(min_lag_ms=lag), 20) for lag in (0, 1, 2)]
+    assert cleanable(log, CleaningRules(min_lag_ms=50), 50) is None
+    stops = [cleanable(log, CleaningRules(min_lag_ms=lag), 20) for lag in (0, 1, 2)]
     assert [one and one.stop for one in stops] == [3, 1, 1]
-    overdue = [cleanable(log, Rules(max_lag_ms=lag), 50) for lag in (39, 40)]
+    overdue = [cleanable(log, CleaningRules(max_lag_ms=lag), 50) for lag in (39, 40)]
     assert [one is not None and one.is_overdue for one in overdue] == [True, False]
 
 
@@ -205,13 +205,13 @@ def test_the_dirty_ratio_is_of_bytes_behind_the_last_pass(log: PartitionLog) -> 
     """Before a pass all bytes are dirty, after a pass only the newer bytes."""
     for key in (b"a", b"b", b"c", b"d"):
         write(log, (key, b"v"))
-    found = cleanable(log, Rules(), 0)
+    found = cleanable(log, CleaningRules(), 0)
     assert found is not None
     assert found.ratio == 1.0
     clean(log)
-    assert cleanable(log, Rules(), 0) is None
+    assert cleanable(log, CleaningRules(), 0) is None
     write(log, (b"e", b"v"))
-    found = cleanable(log, Rules(), 0)
+    found = cleanable(log, CleaningRules(), 0)
     assert found is not None
     assert found.ratio == 0.25
 
@@ -224,7 +224,7 @@ def test_more_keys_than_memory_are_cleaned_in_several_passes(
     for n in range(12):
         write(log, (b"%d" % (n % 6), b"v"))
     reached = []
-    while cleanable(log, Rules(), 0) is not None:
+    while cleanable(log, CleaningRules(), 0) is not None:
         clean(log, max_keys=1_000 if reached else 3)
         reached.append(log.cleaned_to)
     assert reached == [3, 11]
@@ -309,7 +309,7 @@ def test_lags_are_those_of_the_records_behind_the_last_pass(log: PartitionLog) -
         if len(log.index) == 4:
             clean(log)
     assert log.cleaned_to == 3
-    found = cleanable(log, Rules(min_lag_ms=35, max_lag_ms=60), 100)
+    found = cleanable(log, CleaningRules(min_lag_ms=35, max_lag_ms=60), 100)
     assert found is not None
     assert (found.first_dirty, found.stop, found.is_overdue) == (3, 5, False)
 
@@ -318,9 +318,9 @@ def test_records_without_a_time_have_the_age_of_their_append(log: PartitionLog) 
     """As in Kafka. Earlier, they counted as records of 1969, so min.compaction.lag.ms did not keep them."""
     for at_ms in (10, 20, 30, 40):
         write(log, (b"a", b"v"), at_ms=at_ms, timestamp=-1)
-    found = [cleanable(log, Rules(min_lag_ms=lag), 50) for lag in (25, 50)]
+    found = [cleanable(log, CleaningRules(min_lag_ms=lag), 50) for lag in (25, 50)]
     assert [one and one.stop for one in found] == [2, None]
-    overdue = [cleanable(log, Rules(max_lag_ms=lag), 50) for lag in (39, 40)]
+    overdue = [cleanable(log, CleaningRules(max_lag_ms=lag), 50) for lag in (39, 40)]
     assert [one is not None and one.is_overdue for one in overdue] == [True, False]
 
 
@@ -415,7 +415,7 @@ def test_an_empty_value_is_no_tombstone(log: PartitionLog) -> None:
 
 def test_a_tombstone_without_retention_outlives_the_pass_that_finds_it(log: PartitionLog) -> None:
     """The first pass removes the deleted records; the next pass removes the tombstone."""
-    rules = Rules(0.0, 0)
+    rules = CleaningRules(0.0, 0)
     seen = []
     for key, value in ((b"a", b"1"), (b"a", None), (b"z", b"1")):
         write(log, (key, value))
@@ -458,10 +458,10 @@ def test_each_pass_reports_the_bytes_that_it_freed(log: PartitionLog) -> None:
     ):
         for batch_ in pairs:
             write(log, *batch_)
-        before, found = log.size, cleanable(log, Rules(0.0), 0)
+        before, found = log.size, cleanable(log, CleaningRules(0.0), 0)
         done = 0
         if found is not None:
-            work = clean_writes.begin(log, found, Rules(0.0), 0, 100)
+            work = clean_writes.begin(log, found, CleaningRules(0.0), 0, 100)
             while work.map_some():
                 pass
             while (chunk := work.clean_some()) is not None:
@@ -499,9 +499,9 @@ def test_a_batch_that_is_trimmed_between_the_two_reads_of_a_step_is_passed_over(
     for value in (b"1", b"2", b"3"):
         write(log, (b"a", value))
     write(log, (b"end", b""))
-    found = cleanable(log, Rules(), 0)
+    found = cleanable(log, CleaningRules(), 0)
     assert found is not None
-    work = clean_writes.begin(log, found, Rules(), 0, 100)
+    work = clean_writes.begin(log, found, CleaningRules(), 0, 100)
     while work.map_some():
         pass
     load, reads = log.store.get_many, []

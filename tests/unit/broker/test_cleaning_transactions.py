@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faust_assigner.broker.storage import clean_writes
-from faust_assigner.broker.storage.cleaning import Rules, cleanable
+from faust_assigner.broker.storage.cleaning import CleaningRules, cleanable
 from faust_assigner.broker.storage.entries import ENDED, INDEX, NONE, Entry
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import TRANSACTIONAL
@@ -133,7 +133,7 @@ def test_a_marker_without_retention_outlives_the_pass_that_finds_it(log: Partiti
     write(log, (b"a", b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
     end_transaction(log, 1, commits=False)
     log.expire_producers(1)
-    rules = Rules(0.0, 0)
+    rules = CleaningRules(0.0, 0)
     seen = []
     for _ in range(3):
         write(log, (b"z", b"2"))

@@ -13,7 +13,7 @@ from faust_assigner.broker.compaction import Compaction
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import clean_writes, cleaning
-from faust_assigner.broker.storage.cleaning import KEY_COST, Rules
+from faust_assigner.broker.storage.cleaning import KEY_COST, CleaningRules
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import StoreFailed
@@ -53,7 +53,7 @@ def test_each_rule_is_the_topics_config_of_its_name(node: Node) -> None:
         min_compaction_lag_ms="6",
         max_compaction_lag_ms="7",
     )
-    assert node.compaction.rules(found) == Rules(0.25, 5, 6, 7)
+    assert node.compaction.rules(found) == CleaningRules(0.25, 5, 6, 7)
 
 
 async def test_a_partition_is_due_above_its_dirty_ratio_and_not_at_it(node: Node) -> None:

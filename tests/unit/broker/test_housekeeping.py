@@ -16,7 +16,7 @@ from faust_assigner.broker.housekeeping import repeat, retain
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, GROUP, LITERAL, TOPIC, Acl
 from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
-from faust_assigner.broker.storage.records import Rules, parse_batch
+from faust_assigner.broker.storage.records import RecordRules, parse_batch
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import LONG_AT_A_TIME, SLICE_S
 from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
@@ -355,7 +355,10 @@ def test_the_rules_of_a_topic_are_its_own_configs_each_in_its_place() -> None:
         found.rules(found.catalogue.create(name, 1, given), 7)
         for name, given in (("own", configs), ("plain", {}))
     ]
-    assert rules == [Rules(7, False, True, 11, 22), Rules(7, True, False, 2**63 - 1, 3_600_000)]
+    assert rules == [
+        RecordRules(7, False, True, 11, 22),
+        RecordRules(7, True, False, 2**63 - 1, 3_600_000),
+    ]
     found.close()
 
 

@@ -20,7 +20,7 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes
 from faust_assigner.broker.storage.producers import MAX_SEQUENCE, ProducerBook
 from faust_assigner.broker.storage.reads import available
-from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
+from faust_assigner.broker.storage.records import BadBatch, RecordRules, parse_batch
 from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import MemoryStore, Store, StoreFailed
 from tests.support.clients.raw_client import batch, keyed_record, one_record
@@ -51,7 +51,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 def checked(data: bytes, **rules: Any) -> tuple[bytes, records.Batch]:
     """Return a batch after the broker's checks."""
     data = records.cut_batch(data)
-    return records.check_records(data, parse_batch(data), Rules(**{"now_ms": 5_000, **rules}))
+    return records.check_records(data, parse_batch(data), RecordRules(**{"now_ms": 5_000, **rules}))
 
 
 @pytest.mark.parametrize(

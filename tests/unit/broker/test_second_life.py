@@ -14,7 +14,7 @@ from faust_assigner.broker.embedded import EmbeddedBroker
 from faust_assigner.broker.groups.timers import GroupTimers
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import clean_writes, cleaning
-from faust_assigner.broker.storage.cleaning import Rules, cleanable
+from faust_assigner.broker.storage.cleaning import CleaningRules, cleanable
 from faust_assigner.broker.storage.losses import unreadable
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.rocks_store import FEW_KEYS, RocksStore
@@ -193,9 +193,9 @@ def test_a_step_of_a_pass_reads_batches_until_it_has_its_bytes(
     for key in b"abcde":
         write(log, (bytes([key]), b"v"))
     assert set(log.index.sizes) == {70}
-    found = cleanable(log, Rules(), 0)
+    found = cleanable(log, CleaningRules(), 0)
     assert found is not None
-    work = clean_writes.begin(log, found, Rules(), 0, 100)
+    work = clean_writes.begin(log, found, CleaningRules(), 0, 100)
     reached = []
     for _ in steps:
         is_more = work.map_some()
@@ -213,9 +213,9 @@ def test_a_pass_whose_next_batch_is_gone_changes_nothing() -> None:
     log = open_log(store, TOPIC, 0)
     for key in b"aabz":
         write(log, (bytes([key]), b"v"))
-    found = cleanable(log, Rules(), 0)
+    found = cleanable(log, CleaningRules(), 0)
     assert found is not None
-    work = clean_writes.begin(log, found, Rules(), 0, 100)
+    work = clean_writes.begin(log, found, CleaningRules(), 0, 100)
     while work.map_some():
         pass
     store.write((), [log.index_key(3)])

@@ -18,7 +18,7 @@ from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage import rocks_store as room
-from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
+from faust_assigner.broker.storage.records import BadBatch, RecordRules, parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
 from faust_assigner.broker.storage.rocks_store import RecentBatches, RocksStore
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
@@ -123,7 +123,7 @@ def test_an_error_names_so_many_records_and_counts_them_all() -> None:
     body = b"".join(one_record(offset_delta=n) for n in range(count))
     data = batch(body, count=count)
     with pytest.raises(BadBatch, match=f"^{count} records are refused") as refused:
-        records.check_records(data, parse_batch(data), Rules(1_000, keys=True))
+        records.check_records(data, parse_batch(data), RecordRules(1_000, keys=True))
     assert [number for number, _ in refused.value.records] == list(range(records.NAMED_RECORDS))
 
 

@@ -11,7 +11,7 @@ from faust_assigner.broker import limits
 from faust_assigner.broker.housekeeping import expire, retain
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage.records import Rules, parse_batch
+from faust_assigner.broker.storage.records import RecordRules, parse_batch
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.coordinator.classic import GroupLimits
 from faust_assigner.coordinator.events import CommitOffsets
@@ -80,7 +80,7 @@ def test_records_are_judged_by_the_topics_own_bounds_of_time() -> None:
         "message.timestamp.type": "LogAppendTime",
     }
     topic = found.catalogue.create("t", 1, configs)
-    assert found.rules(topic, 5) == Rules(5, True, False, 111, 222)
+    assert found.rules(topic, 5) == RecordRules(5, True, False, 111, 222)
     found.close()
 
 

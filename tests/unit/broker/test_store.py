@@ -23,7 +23,7 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.records import (
     BadBatch,
-    Rules,
+    RecordRules,
     check_records,
     cut_batch,
     find_timestamp,
@@ -293,7 +293,7 @@ def test_bytes_behind_the_last_record_are_refused() -> None:
     """The batch's checksum is valid."""
     data = batch(one_record() + b"rest")
     with pytest.raises(BadBatch):
-        check_records(data, parse_batch(data), Rules(0, False, False, 2**62, 2**62))
+        check_records(data, parse_batch(data), RecordRules(0, False, False, 2**62, 2**62))
 
 
 # -- times in a log --------------------------------------------------------------------------
@@ -397,7 +397,7 @@ def test_a_minute_of_lines_begins_with_the_first_line_after_the_last_one_ended(
 def test_a_producers_mark_for_the_brokers_time_is_taken_off_elsewhere() -> None:
     """The batch's time is the producer's, so readers must not take it for the broker's."""
     data = batch(one_record(), attributes=0x08, timestamp=7)
-    stored, found = check_records(data, parse_batch(data), Rules(now_ms=9))
+    stored, found = check_records(data, parse_batch(data), RecordRules(now_ms=9))
     assert (found.attributes, parse_batch(stored).attributes, found.max_timestamp) == (0, 0, 7)
 
 
@@ -405,7 +405,7 @@ def test_in_a_batch_of_the_brokers_time_every_record_has_that_time() -> None:
     """The producer's times in the records do not count."""
     records = one_record() + one_record(offset_delta=1)
     data = batch(records, count=2, timestamp=10)
-    stored, _ = check_records(data, parse_batch(data), Rules(now_ms=5_000, stamps=True))
+    stored, _ = check_records(data, parse_batch(data), RecordRules(now_ms=5_000, stamps=True))
     assert find_timestamp(stored, 5) == (0, 5_000)
 
 
@@ -433,7 +433,7 @@ def test_a_codec_is_found_in_any_of_several_batches(first: int) -> None:
 def test_a_batch_without_any_time_has_none_in_its_header() -> None:
     """-1 is Kafka's value for no time; negative times are invalid."""
     data = batch(one_record(), timestamp=-5)
-    stored, found = check_records(data, parse_batch(data), Rules(now_ms=9))
+    stored, found = check_records(data, parse_batch(data), RecordRules(now_ms=9))
     assert (found.max_timestamp, parse_batch(stored).max_timestamp) == (-1, -1)
 
 

@@ -19,7 +19,7 @@ from faust_assigner.broker.storage.records import (
     SMALLEST_LENGTH,
     TRANSACTIONAL,
     BadBatch,
-    Rules,
+    RecordRules,
     check_records,
     cut_batch,
     has_codec,
@@ -67,7 +67,7 @@ def test_only_the_time_of_a_batch_changes_at_its_check(
         epoch=3,
         sequence=12,
     )
-    found, parsed = check_records(data, parse_batch(data), Rules(5_000, stamps, keys=True))
+    found, parsed = check_records(data, parse_batch(data), RecordRules(5_000, stamps, keys=True))
     if stored is None:
         assert found is data
         return

@@ -13,7 +13,7 @@ import pytest
 
 from faust_assigner.service.conformance import rules
 from faust_assigner.service.conformance import simulated_service as part_module
-from faust_assigner.service.conformance.simulated_service import SimulatedService, Work, at
+from faust_assigner.service.conformance.simulated_service import SimulatedService, Write, at
 from faust_assigner.service.conformance.subjects import Subject
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from tests.support.assigning.consumers import virtually
@@ -38,7 +38,7 @@ class Puppet:
     """A correct client; each word of ``bugs`` makes one step wrong."""
 
     def __init__(self, part: Any, name: str, bugs: frozenset[str]) -> None:
-        self.work: list[Work] = []
+        self.work: list[Write] = []
         self.owned: dict[int, int] = {}
         self.until = -float("inf")
         self.session = ""
@@ -226,7 +226,7 @@ class Puppet:
                 self._write(0, 5)
 
     def _write(self, number: int, epoch: int) -> None:
-        self.work.append(Work(self.now, at(number), epoch))
+        self.work.append(Write(self.now, at(number), epoch))
 
 
 def conforms(

@@ -18,7 +18,7 @@ from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Consumer, Ended
-from faust_assigner.service.serving.holdings import Holdings
+from faust_assigner.service.serving.holdings import ExpectedHoldings
 from faust_assigner.service.store.base import Event, KeyValue, Put
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, Helper, LoopClock, eventually, virtually
@@ -386,7 +386,7 @@ def test_a_partition_that_is_being_released_is_left_out_under_its_raised_epoch()
     )
     view.apply(Event(ALL.epochs, 90, KeyValue(ALL.epochs, codec.dump_base(1_000), 90, 90)))
     epoch = 1_000 + view.assignments[kept].value.epoch
-    assert Holdings().of(view, "old") == digest_of([(*kept, epoch)])
+    assert ExpectedHoldings().of(view, "old") == digest_of([(*kept, epoch)])
 
 
 def test_raised_epochs_are_held_under_their_new_numbers() -> None:

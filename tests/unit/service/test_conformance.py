@@ -16,7 +16,7 @@ import pytest
 from examples.conformance.client import Worker
 from faust_assigner.service.client import Assigned, AssignerClient, Lost, Release, Retry, Warm
 from faust_assigner.service.conformance.rules import RULES, broken
-from faust_assigner.service.conformance.simulated_service import TOPIC, Work
+from faust_assigner.service.conformance.simulated_service import TOPIC, Write
 from faust_assigner.service.conformance.subjects import Start, Subject, process_of
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import TopicPartition
@@ -33,12 +33,12 @@ class Noting(Worker):
 
     def __init__(self, client: AssignerClient) -> None:
         super().__init__(client)
-        self.written: list[Work] = []
+        self.written: list[Write] = []
 
     def write(self, partition: Any, epoch: int) -> None:
         """Record a write."""
         at = TopicPartition(partition.topic, partition.partition)
-        self.written.append(Work(time.monotonic(), at, epoch))
+        self.written.append(Write(time.monotonic(), at, epoch))
 
 
 class Inside:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from faust_assigner.service.conformance import __main__ as command
 from faust_assigner.service.conformance import subjects
 from faust_assigner.service.conformance.rules import RULES, RuleBroken
-from faust_assigner.service.conformance.simulated_service import Work, at
+from faust_assigner.service.conformance.simulated_service import Write, at
 from tests.unit.service.puppet import conforms
 
 
@@ -240,7 +240,7 @@ async def test_the_writes_of_a_process_are_read_from_its_output(
     async with subjects.process_of(["run", "--me"])("h:1", "c-1") as subject:
         for _ in range(9):
             await asyncio.sleep(0)
-        assert subject.work == [Work(1.25, at(3), 7), Work(0.5, type(at(0))("other", 2), 9)]
+        assert subject.work == [Write(1.25, at(3), 7), Write(0.5, type(at(0))("other", 2), 9)]
     [(words, stdout, is_group, env)] = made
     assert (words, stdout, is_group) == (("run", "--me"), asyncio.subprocess.PIPE, True)
     names = ("ASSIGNER_TARGET", "ASSIGNER_NAME", "ASSIGNER_TOPIC", "OF_THE_USER")

@@ -11,8 +11,8 @@ import pytest
 
 from faust_assigner.service.conformance import simulated_service as part_module
 from faust_assigner.service.conformance.simulated_service import (
+    OpenStream,
     SimulatedService,
-    Stream,
     Timeout,
     until,
 )
@@ -29,9 +29,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     return found
 
 
-def registered(part: SimulatedService, when: float) -> Stream:
+def registered(part: SimulatedService, when: float) -> OpenStream:
     """A new stream of the part."""
-    stream = Stream(len(part.streams) + 1, pb.RegisterRequest(), when)
+    stream = OpenStream(len(part.streams) + 1, pb.RegisterRequest(), when)
     part.streams.append(stream)
     return stream
 

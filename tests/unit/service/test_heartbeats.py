@@ -15,7 +15,7 @@ from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import HEARTBEATS, Consumer
 from faust_assigner.service.serving.beats import Beats
-from faust_assigner.service.serving.holdings import Holdings
+from faust_assigner.service.serving.holdings import ExpectedHoldings
 from faust_assigner.service.serving.registrar import fences, may_share
 from faust_assigner.service.store.base import Delete, Put
 from faust_assigner.settings.service import ServiceSettings
@@ -354,7 +354,7 @@ def test_a_repair_that_could_not_be_written_is_not_counted_and_tried_again() -> 
 
 async def test_the_expected_partitions_follow_each_change() -> None:
     """Gains, losses, new owners, new epochs, a strict release, a raised base, a new process."""
-    store, holdings = Followed(), Holdings()
+    store, holdings = Followed(), ExpectedHoldings()
     store.listeners.append(lambda changes: holdings.on_changes(store.view, changes))
     await store.consumer(A)
     await store.consumer(B)

@@ -22,7 +22,7 @@ from aiokafka.structs import TopicPartition
 
 from faust_assigner.app.consumer import fetcher as fetching
 from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, FairFetcher
-from faust_assigner.app.consumer.live_views import Share
+from faust_assigner.app.consumer.live_views import Narrowed
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))
 
@@ -108,14 +108,14 @@ class Turns:
 def test_a_share_is_a_part_of_what_is_asked_for() -> None:
     """None and an empty set stand for all partitions, as in aiokafka."""
 
-    def of(share: Share) -> set[int]:
+    def of(share: Narrowed) -> set[int]:
         return {number for number in range(5) if number in share}
 
-    assert of(Share({1, 2, 3}, only={2, 4})) == {2}
-    assert of(Share({1, 2, 3}, but_not={2, 4})) == {1, 3}
+    assert of(Narrowed({1, 2, 3}, only={2, 4})) == {2}
+    assert of(Narrowed({1, 2, 3})) == {1, 2, 3}
     for everything in (None, set[int]()):
-        assert of(Share(everything, only={2, 4})) == {2, 4}
-        assert of(Share(everything, but_not={2, 4})) == {0, 1, 3}
+        assert of(Narrowed(everything, only={2, 4})) == {2, 4}
+        assert of(Narrowed(everything)) == {0, 1, 2, 3, 4}
 
 
 async def test_what_keeps_up_takes_no_more_than_half_beside_a_backlog() -> None:

@@ -14,7 +14,7 @@ from faust.types import TP
 
 from faust_assigner.app.consumer import fetching, produced_topics
 from faust_assigner.app.consumer.fetching import _committed_while_assigned, seek_committed
-from faust_assigner.app.consumer.live_views import Share
+from faust_assigner.app.consumer.live_views import Narrowed
 from faust_assigner.app.consumer.streams import TimelyStream
 from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, Waits
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
@@ -103,8 +103,8 @@ async def test_one_unfinished_record_of_a_leaving_partition_ends_the_wait(
 
 def test_a_share_of_no_partition_has_none() -> None:
     """An empty selection is a selection; the first argument's empty set means all, as in aiokafka."""
-    assert [number for number in range(5) if number in Share({1, 2}, only=())] == []
-    assert [number for number in range(5) if number in Share(set[int](), only={3})] == [3]
+    assert [number for number in range(5) if number in Narrowed({1, 2}, only=())] == []
+    assert [number for number in range(5) if number in Narrowed(set[int](), only={3})] == [3]
 
 
 async def test_a_turn_of_two_gives_the_first_to_what_keeps_up_wherever_it_queues() -> None:

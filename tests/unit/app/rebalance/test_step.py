@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.app.rebalance.placement import Placement
-from faust_assigner.app.rebalance.two_phase import Step, step
+from faust_assigner.app.rebalance.two_phase import RoundStep, step
 from faust_assigner.model import NOBODY
 from faust_assigner.wire.join import STOCK, VERSION, JoinData
 from faust_assigner.wire.runs import Runs
@@ -60,7 +60,7 @@ def placed(
     )
 
 
-def given(found: Step) -> dict[str, list[int]]:
+def given(found: RoundStep) -> dict[str, list[int]]:
     """Return the source partitions that each member gets now."""
     return {
         m: topics["orders"] for m, topics in found.placement.actives.items() if "orders" in topics
@@ -129,7 +129,7 @@ def test_beside_a_stock_member_only_who_processes_a_task_keeps_it() -> None:
 def test_where_nothing_has_to_go_there_is_one_round(said: tuple[MemberClaims, ...]) -> None:
     """The plan is the answer."""
     plan = placed({0: "a", 1: "b"}, "ab")
-    assert step(plan, said) == Step(plan)
+    assert step(plan, said) == RoundStep(plan)
 
 
 def test_a_step_is_answered_as_a_whole() -> None:
@@ -147,7 +147,7 @@ def test_a_step_is_answered_as_a_whole() -> None:
     def both(*numbers: int) -> dict[str, list[int]]:
         return {"orders": list(numbers), LOG: list(numbers)} if numbers else {}
 
-    assert found == Step(
+    assert found == RoundStep(
         replace(
             plan,
             actives={"a": both(1), "b": both(5), "c": both(4)},
@@ -171,7 +171,7 @@ def test_beside_a_stock_member_the_answer_is_whole_as_well() -> None:
     def both(*numbers: int) -> dict[str, list[int]]:
         return {"orders": list(numbers), LOG: list(numbers)}
 
-    assert found == Step(
+    assert found == RoundStep(
         replace(
             plan,
             actives={"a": both(0, 1), "b": both(2, 3), "c": both(4)},

@@ -14,7 +14,7 @@ from faust_assigner.app.rebalance.member_claims import (
     existing_positions,
 )
 from faust_assigner.app.rebalance.placement import Placement
-from faust_assigner.app.rebalance.two_phase import Step, step
+from faust_assigner.app.rebalance.two_phase import RoundStep, step
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import STOCK, VERSION, JoinData
 from faust_assigner.wire.runs import Runs
@@ -241,7 +241,7 @@ def test_a_claim_no_newer_than_the_new_owner_s_own_is_false(
     )
     assert found.follows is follows
     if not follows:
-        assert found == Step(PLACED)
+        assert found == RoundStep(PLACED)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from contextlib import suppress
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from faust_assigner.broker.storage import clean_writes
-from faust_assigner.broker.storage.cleaning import Rules, cleanable
+from faust_assigner.broker.storage.cleaning import CleaningRules, cleanable
 from faust_assigner.broker.storage.entries import (
     BATCHES,
     CLEAN,
@@ -219,7 +219,7 @@ class Bench:
         ending.stored()
         return "ended"
 
-    def clean(self, rules: Rules, max_keys: int = 1_000) -> str:
+    def clean(self, rules: CleaningRules, max_keys: int = 1_000) -> str:
         """Run a compaction pass; return what it found and freed."""
         found = cleanable(self.log, rules, self.now_ms)
         if found is None:

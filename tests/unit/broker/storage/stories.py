@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from faust_assigner.broker.storage.cleaning import Rules
+from faust_assigner.broker.storage.cleaning import CleaningRules
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes, unreadable
 from tests.unit.broker.storage.bench import Bench
 
@@ -122,7 +122,7 @@ def transacted(bench: Bench) -> None:
 
 def compacted(bench: Bench) -> None:
     """Keys with later values, tombstones, null keys, long keys, aborted records, idle producers."""
-    rules, long = Rules(0.5, 100), b"k" * 40
+    rules, long = CleaningRules(0.5, 100), b"k" * 40
     common = {"epoch": 0, "attributes": TRANSACTIONAL}
     bench.append(A, B, C)
     bench.step("one batch", lambda: bench.clean(rules))
@@ -156,11 +156,12 @@ def compacted(bench: Bench) -> None:
     bench.append(C)
     bench.step("few keys in the map", lambda: bench.clean(rules, max_keys=1))
     bench.step("the rest", lambda: bench.clean(rules))
-    bench.step("a lag of 100 ms", lambda: bench.clean(Rules(0.5, 100, min_lag_ms=100)))
+    bench.step("a lag of 100 ms", lambda: bench.clean(CleaningRules(0.5, 100, min_lag_ms=100)))
     bench.now_ms += 300
     bench.append(A)
     bench.step(
-        "a greatest lag", lambda: bench.clean(Rules(0.5, 100, min_lag_ms=200, max_lag_ms=200))
+        "a greatest lag",
+        lambda: bench.clean(CleaningRules(0.5, 100, min_lag_ms=200, max_lag_ms=200)),
     )
     bench.append(B)
     bench.step("all", lambda: bench.clean(rules))
@@ -173,7 +174,7 @@ def compacted(bench: Bench) -> None:
 
 def unmarked(bench: Bench) -> None:
     """Markers of aborted and committed transactions whose batches compaction has removed."""
-    rules = Rules(0.0, 100)
+    rules = CleaningRules(0.0, 100)
     common = {"attributes": TRANSACTIONAL}
     for producer_id, commits in ((1, False), (2, True), (3, False)):
         bench.append(A, producer_id=producer_id, epoch=0, sequence=0, **common)

@@ -11,7 +11,7 @@ from faust_assigner.pipeline.history import refused
 from faust_assigner.pipeline.history.options import HistoryOptions
 from faust_assigner.pipeline.history.refused import RefusedLines, joined, table_of
 from faust_assigner.pipeline.ledgers.parse import parse_chunks
-from faust_assigner.pipeline.ledgers.progress import Progress, Visit, plan_full_visit
+from faust_assigner.pipeline.ledgers.progress import FilePosition, Visit, plan_full_visit
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from tests.integration.spark.ledgers import Ledger, bad
 from tests.unit.pipeline.history.made import at
@@ -36,9 +36,9 @@ ROWS = (
 )
 
 
-def progress(at: int, size: int) -> Progress:
+def progress(at: int, size: int) -> FilePosition:
     """Return a file's progress up to ``size``, with an unfinished line from ``at`` on."""
-    return Progress(at, size, "", 0, "")
+    return FilePosition(at, size, "", 0, "")
 
 
 def test_refused_lines_are_numbered_from_the_first_line_of_their_file() -> None:

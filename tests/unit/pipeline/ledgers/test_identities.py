@@ -11,12 +11,12 @@ from faust_assigner.ledger import encode
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers import progress, rows
 from faust_assigner.pipeline.ledgers.files import LedgerFile
-from faust_assigner.pipeline.ledgers.progress import Progress, _continued, _digest
+from faust_assigner.pipeline.ledgers.progress import FilePosition, _continued, _digest
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 
 HEAD = b"the same head as before"
-BEFORE = Progress(5, 10, _digest(HEAD[:8]), 8, "monday", 0, 3)
+BEFORE = FilePosition(5, 10, _digest(HEAD[:8]), 8, "monday", 0, 3)
 FILE = LedgerFile("memory://a", 12, "tuesday", 0)
 
 
@@ -50,9 +50,9 @@ FILE = LedgerFile("memory://a", 12, "tuesday", 0)
 def test_a_file_is_continued_if_it_grew_and_its_head_is_the_same(
     monkeypatch: pytest.MonkeyPatch,
     file: LedgerFile,
-    before: Progress | None,
-    known: dict[str, Progress],
-    found: Progress | None,
+    before: FilePosition | None,
+    known: dict[str, FilePosition],
+    found: FilePosition | None,
 ) -> None:
     """A smaller file, another head and another inode are a new file, which is read from its start."""
     monkeypatch.setattr(progress, "read_head", lambda name, count: HEAD[:count])

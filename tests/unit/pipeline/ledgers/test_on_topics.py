@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers import topic_source, topics
-from faust_assigner.pipeline.ledgers.progress import Span
+from faust_assigner.pipeline.ledgers.progress import OffsetSpan
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_lines_of
 from faust_assigner.snapshots.changelog import Changelog, Extent
 
@@ -147,7 +147,7 @@ def test_sparks_connector_reads_each_topic_with_its_own_offsets(
         ),
     )
     one, two = (TopicSource(Cluster("a:1"), name) for name in ("t", "u"))
-    spans = [Span(one, 0, 3, 9), Span(two, 0, 1, 2), Span(one, 4, 5, 6)]
+    spans = [OffsetSpan(one, 0, 3, 9), OffsetSpan(two, 0, 1, 2), OffsetSpan(one, 4, 5, 6)]
     spark: Any = Frame()
     found: Any = topics.read_spans(spark, spans, connector="spark")
     *first, (union, second) = found.calls
@@ -182,7 +182,7 @@ def test_topics_are_read_by_sparks_connector_if_the_session_has_it(
     monkeypatch.setattr(topics, "has_connector", lambda spark: has)
     monkeypatch.setattr(topics, "_by_aiokafka", lambda spark, spans: ("python", spans))
     monkeypatch.setattr(topics, "_by_connector", lambda spark, source, spans: ("spark", spans))
-    spans = [Span(TopicSource(Cluster("a:1"), "t"), 0, 3, 9)]
+    spans = [OffsetSpan(TopicSource(Cluster("a:1"), "t"), 0, 3, 9)]
     spark: Any = "session"
     assert topics.read_spans(spark, spans, connector=connector) == (wanted, spans)
     with pytest.raises(ConfigError, match="one of auto, spark, python, got 'java'"):
@@ -193,7 +193,7 @@ def test_each_span_is_read_by_a_task_of_its_own(monkeypatch: pytest.MonkeyPatch)
     """The task has the span's partition and offsets."""
     monkeypatch.setattr(topics, "read_span", lambda *given: [given])
     source = TopicSource(Cluster("a:1"), "t")
-    spans = [Span(source, 4, 3, 9), Span(source, 1, 0, 2)]
+    spans = [OffsetSpan(source, 4, 3, 9), OffsetSpan(source, 1, 0, 2)]
     spark: Any = Frame()
     (_, *numbers), (_, task, schema) = topics._by_aiokafka(spark, spans).calls  # type: ignore[attr-defined]
     assert numbers == [0, 2, 1, 2]
@@ -282,7 +282,7 @@ def test_topics_of_one_name_on_two_clusters_are_read_apart(monkeypatch: pytest.M
         TopicSource(Cluster(place), name)
         for place, name in (("a:1", "t"), ("b:1", "t"), ("a:1", "u"))
     )
-    spans = [Span(source, n, 0, 9) for n, source in enumerate((one, two, one, other))]
+    spans = [OffsetSpan(source, n, 0, 9) for n, source in enumerate((one, two, one, other))]
     spark: Any = "spark"
     topics.read_spans(spark, spans, connector="spark")
     assert asked == [("kafka://a:1/t", [0, 2]), ("kafka://b:1/t", [1]), ("kafka://a:1/u", [3])]

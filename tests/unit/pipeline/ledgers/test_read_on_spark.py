@@ -15,7 +15,7 @@ from faust_assigner.pipeline.history import here
 from faust_assigner.pipeline.ledgers import sources
 from faust_assigner.pipeline.ledgers.chunks import Chunk
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.progress import Span, Visit
+from faust_assigner.pipeline.ledgers.progress import OffsetSpan, Visit
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance, TooManyRefused
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource
 
@@ -70,10 +70,10 @@ class Tasks:
     ("spans", "chunks", "wanted", "loads"),
     [
         ((), (), ("chunks",), [1]),
-        ((Span(SOURCE, 0, 1, 2),), (), ("spans", "map", "parse_messages", "parsed"), []),
+        ((OffsetSpan(SOURCE, 0, 1, 2),), (), ("spans", "map", "parse_messages", "parsed"), []),
         ((), (Chunk("f", 0, 19),), ("chunks",), [2]),
         (
-            (Span(SOURCE, 0, 1, 2),),
+            (OffsetSpan(SOURCE, 0, 1, 2),),
             (Chunk("f", 0, 10), Chunk("g", 5, 25)),
             ("union", ("spans", "map", "parse_messages", "parsed"), ("chunks",)),
             [4],
@@ -82,7 +82,7 @@ class Tasks:
 )
 def test_a_visit_reads_its_topics_and_then_its_files_in_tasks_of_equal_bytes(
     monkeypatch: pytest.MonkeyPatch,
-    spans: tuple[Span, ...],
+    spans: tuple[OffsetSpan, ...],
     chunks: tuple[Chunk, ...],
     wanted: tuple[Any, ...],
     loads: list[int],
@@ -197,7 +197,7 @@ def test_a_process_without_spark_reads_files_and_then_each_span(
     monkeypatch.setattr(here, "read_span", lambda *given: given)
     monkeypatch.setattr(here, "parse_messages", lambda span: iter([("messages", *span)]))
     chunk = Chunk("f", 0, 9)
-    visit = Visit([chunk], [Span(SOURCE, 3, 7, 11), Span(SOURCE, 1, 5, 6)])
+    visit = Visit([chunk], [OffsetSpan(SOURCE, 3, 7, 11), OffsetSpan(SOURCE, 1, 5, 6)])
     assert list(here._batches(visit)) == [
         ("files", chunk),
         ("messages", SOURCE, 3, 7, 11),

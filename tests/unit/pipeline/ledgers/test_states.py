@@ -16,7 +16,13 @@ from faust_assigner.pipeline.ledgers import progress, rows
 from faust_assigner.pipeline.ledgers.chunks import Chunk
 from faust_assigner.pipeline.ledgers.current import GroupState, current_here
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.progress import Progress, Span, Visit, news, plan_full_visit
+from faust_assigner.pipeline.ledgers.progress import (
+    FilePosition,
+    OffsetSpan,
+    Visit,
+    news,
+    plan_full_visit,
+)
 from faust_assigner.pipeline.ledgers.refusals import (
     EmptyLedger,
     Refused,
@@ -48,8 +54,8 @@ def row(table: str, moment: datetime | None, **more: Any) -> Row:
 def test_the_whole_state_of_a_visit() -> None:
     """Lines add up over visits; unfinished lines do not count, unread files keep their count."""
 
-    def read(at: int, size: int, lines: int = 0) -> Progress:
-        return Progress(at, size, "h", 3, "m", 7, lines)
+    def read(at: int, size: int, lines: int = 0) -> FilePosition:
+        return FilePosition(at, size, "h", 3, "m", 7, lines)
 
     visit = Visit(
         files={"c": read(5, 9), "b": read(9, 9), "a": read(4, 4, 12), "d": read(2, 8, 30)},
@@ -77,8 +83,8 @@ def test_a_visit_reads_if_it_has_a_chunk_or_a_span(chunks: int, spans: int, read
     source = TopicSource(Cluster("a:1"), "t")
     visit = Visit(
         chunks=[Chunk("f", 0, 1)] * chunks,
-        spans=[Span(source, 0, 0, 1)] * spans,
-        files={"f": Progress(0, 0, "", 0, "")},
+        spans=[OffsetSpan(source, 0, 0, 1)] * spans,
+        files={"f": FilePosition(0, 0, "", 0, "")},
     )
     assert bool(visit) is reads
 
@@ -105,7 +111,7 @@ def test_a_whole_visit_has_all_files_of_its_period_and_all_topics(
     path = tmp_path / "b.jsonl"
     assert found.chunks == [Chunk(str(path), 0, 5, path.stat().st_ino)]
     assert [source.cluster.properties for source in asked] == 2 * [{"client.id": "me"}]
-    assert found.spans == [Span(source, 1, 4, 9) for source in asked]
+    assert found.spans == [OffsetSpan(source, 1, 4, 9) for source in asked]
     assert found.topics == {"t": {"0": 2, "1": 9}, "u": {"0": 2, "1": 9}}
 
 
