@@ -19,6 +19,10 @@ _PLANNED_WITH = {
     table.ACCEPTABLE_FROM_NOTHING.name,
     table.MAX_WARMUPS.name,
     table.MAX_GROUP_WARMUPS.name,
+    table.WEIGHTS.name,
+    table.WEIGHTS_MODE.name,
+    table.WEIGHTS_MAX_AGE_S.name,
+    table.WEIGHTS_CLAMP.name,
 }
 
 

@@ -33,6 +33,7 @@ from faust_assigner.deploy.play import (
 from faust_assigner.deploy.read import policy_of, read_evidence
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN, Check, Move, Step
 from faust_assigner.deploy.steps import Known, _static_pause, size_of, step_of
+from faust_assigner.settings.table import SETTINGS as TABLE
 from faust_assigner.status.evidence import Heard
 from faust_assigner.status.words import natural
 from faust_assigner.wire.join import JoinData
@@ -197,15 +198,35 @@ def test_room_is_checked_in_every_event() -> None:
     assert check(asked(just, Question(kind="rolling")), "room").state == OK
 
 
+class Asked(dict[str, str]):
+    """Settings that remember which of them were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the default, as for a setting that is not reported."""
+        self.names.add(name)
+        return default
+
+
 def test_only_settings_that_change_a_plan_are_a_problem_where_workers_differ() -> None:
-    """A different leader would plan with its own number of standbys."""
+    """A different leader would plan with its own number of standbys, warm-ups and weights."""
+    settings = Asked()
+    for is_cooperative in (False, True):
+        policy_of(settings, is_cooperative)
+    assert len(settings.names) > 4
+    weights = {one.name for one in TABLE if one.name.startswith("FAUST_ASSIGNER_WEIGHTS")}
+    planned = {*settings.names, *weights, "table_standby_replicas"}
     made = at_rest()
-    for name, shown in (("table_standby_replicas", True), ("broker_session_timeout", False)):
-        base = evidence(made)
+    for name in sorted(planned | {"broker_session_timeout", "FAUST_ASSIGNER_LEDGER"}):
+        base = evidence(made, settings={**SETTINGS, name: "6"})
         odd = made.status_of("m2", settings={**SETTINGS, name: "7"})
         heard = {**base.heard, made.claims["m2"].url: Heard(answer="answered", status=odd)}
         report = asked(read_evidence(replace(base, heard=heard)))
-        assert any("would plan differently" in one for one in report.problems) == shown, name
+        shown = [one for one in report.problems if "would plan differently" in one]
+        assert (name in planned) == any(name in one for one in shown), name
 
 
 # -- the members of an event

@@ -12,7 +12,13 @@ from yarl import URL
 from faust_assigner.app.fixup import Fixup
 from faust_assigner.doctor import app_facts
 from faust_assigner.doctor.app_checks import Deployment, check_app
-from faust_assigner.doctor.app_facts import AppNotLoaded, facts_of, load, without_parts
+from faust_assigner.doctor.app_facts import (
+    AppNotLoaded,
+    facts_of,
+    load,
+    naming_values,
+    without_parts,
+)
 from faust_assigner.doctor.facts import AppFacts
 from faust_assigner.errors import ConfigError, HostMismatch
 from tests.support.faust_group import StockAssignor, make_app
@@ -134,6 +140,20 @@ def test_a_short_value_names_a_worker_only_by_its_variable(
         "84",
         "83",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        *((name, True) for name in ("STATEFULSET_ORDINAL", "POD_INDEX", "pod", "INSTANCE_NUM")),
+        *((name, True) for name in ("WORKER", "REPLICA", "NODE", "SHORT_NAME", "HOSTNO")),
+        *((name, True) for name in ("NUMBER", "ID", "id", "JOB_ID", "ID_OF_JOB", "A_ID_B")),
+        *((name, False) for name in ("SHLVL", "VALID", "IDLE", "A_IDLE", "GRID_B", "LEVEL")),
+    ],
+)
+def test_each_word_for_a_worker_makes_a_short_value_count(name: str, counts: bool) -> None:
+    """A number of one digit is common, so only the variable's name shows what it means."""
+    assert naming_values({name: "4"}) == (("4",) if counts else ())
 
 
 def test_the_environment_counts(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
