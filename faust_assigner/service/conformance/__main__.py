@@ -6,7 +6,8 @@ import asyncio
 
 import click
 
-from faust_assigner.service.conformance.rules import PATIENCE_S, RULES, broken
+from faust_assigner.service.conformance.rules import RULES, broken
+from faust_assigner.service.conformance.stage import PATIENCE_S
 from faust_assigner.service.conformance.subjects import process_of
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from faust_assigner.service.conformance import rules
+from faust_assigner.service.conformance import rules, stage
 from faust_assigner.service.conformance import simulated_service as part_module
 from faust_assigner.service.conformance.simulated_service import SimulatedService, Write, at
 from faust_assigner.service.conformance.subjects import Subject
@@ -262,7 +262,8 @@ def conforms(
         clock = SimpleNamespace(monotonic=asyncio.get_running_loop().time)
         monkeypatch.setattr(part_module, "time", clock)
         monkeypatch.setattr(rules, "time", clock)
-        monkeypatch.setattr(rules, "served", served)
+        monkeypatch.setattr(stage, "time", clock)
+        monkeypatch.setattr(stage, "served", served)
         found.append(await rules.broken(rule, start, patience_s=7.0))
         if watch is not None:
             watch(parts[-1])

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from faust_assigner.service.conformance import __main__ as command
 from faust_assigner.service.conformance import subjects
-from faust_assigner.service.conformance.rules import RULES, RuleBroken
+from faust_assigner.service.conformance.rules import RULES
 from faust_assigner.service.conformance.simulated_service import Write, at
+from faust_assigner.service.conformance.stage import RuleBroken
 from tests.unit.service.puppet import conforms
 
 
