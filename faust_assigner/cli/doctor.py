@@ -12,7 +12,7 @@ import click
 
 from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.groups import bootstrap_option
-from faust_assigner.cli.options import Number, cluster, config_option
+from faust_assigner.cli.options import Number, cluster, config_option, json_option
 from faust_assigner.cli.screen import console
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ BETWEEN_S = 4.0
 @click.option(
     "--explain", metavar="CODE", help="Print a code's meaning and fix, without any check."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def doctor(
     app: str | None,
     bootstrap: str | None,

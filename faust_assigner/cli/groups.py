@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from faust_assigner.cli.failure import reported_errors
-from faust_assigner.cli.options import cluster, config_option
+from faust_assigner.cli.options import cluster, config_option, json_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,6 @@ NOTHING = "-"
 bootstrap_option = click.option(
     "--bootstrap", metavar="HOST:PORT[,...]", help="Brokers for the first connection."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()

@@ -81,11 +81,9 @@ class _CommandOptions(TypedDict):
     "history and ends with exit code 3.",
 )
 @shared.config_option
-@click.option(
-    "--no-spark", is_flag=True, help="Run in this process, for ledgers that fit in memory."
-)
+@shared.no_spark_option
 @shared.packages_option
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@shared.master_option
 @click.option(
     "--connector",
     type=click.Choice(["auto", "spark", "python"]),

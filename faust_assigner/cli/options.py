@@ -32,6 +32,13 @@ config_option = click.option(
     "The environment's FAUST_ASSIGNER_KAFKA_X_Y has priority over the file.",
 )
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+master_option = click.option(
+    "--master", default="local[*]", show_default=True, help="Spark's master."
+)
+no_spark_option = click.option(
+    "--no-spark", is_flag=True, help="Run in this process, for ledgers that fit in memory."
+)
 packages_option = click.option(
     "--packages",
     default="",

@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     help="With --no-spark: the number of processes.  [default: the number of cores]",
 )
 @shared.packages_option
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@shared.master_option
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of tables.")
 def simulate(
     scenarios: int,

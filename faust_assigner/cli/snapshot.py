@@ -32,7 +32,7 @@ from faust_assigner.cli.failure import reported_errors
 @click.option(
     "--no-spark", is_flag=True, help="Run in this process, without Spark, for small changelogs."
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@shared.master_option
 @click.option(
     "--connector",
     type=click.Choice(["auto", "spark", "python"]),

@@ -81,11 +81,9 @@ from faust_assigner.cli.spark import print_report, run_job
 )
 @shared.max_refused_option
 @shared.config_option
-@click.option(
-    "--no-spark", is_flag=True, help="Run in this process, for ledgers that fit in memory."
-)
+@shared.no_spark_option
 @shared.packages_option
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@shared.master_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def weights(
     ledgers: tuple[str, ...],

@@ -12,7 +12,7 @@ import click
 
 from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.looking import GROUP_HELP, reach_options, where_of
-from faust_assigner.cli.options import properties
+from faust_assigner.cli.options import json_option, properties
 from faust_assigner.cli.screen import console
 from faust_assigner.wire.documents import printable, whole_number
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     help="Show the last move up to the end of this UTC minute: 03:02 (of the last 24 hours) or "
     "2026-11-23T03:02.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def why(
     subject: str,
     ledgers: tuple[str, ...],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from faust_assigner.cli.failure import reported_errors
+from faust_assigner.cli.options import json_option
 from faust_assigner.settings.service import AT, TOKEN
 from faust_assigner.settings.service_kinds import address
 
@@ -73,7 +74,7 @@ _SHARED = (
     click.option(
         "--group", default="", help="The name of the group, if the service has several groups."
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    json_option,
 )
 
 
