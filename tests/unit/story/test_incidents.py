@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.ledger import encode
+from faust_assigner.ledger.tables import TABLES
 from faust_assigner.model import Member
 from faust_assigner.story import again
 from faust_assigner.story.again import (
@@ -294,6 +295,44 @@ def test_a_round_is_a_follow_up_round_only_if_every_moved_task_has_a_copy() -> N
     still = decision(2, {0: "a", 1: "a"}, trigger="partitions+odd")
     cause = cause_of(told, Incident(rounds=(still,), before=before))
     assert cause == "topics got other partition counts and odd"
+
+
+@pytest.mark.parametrize(
+    ("trigger", "cause"),
+    [
+        ("first", "no member had partitions"),
+        ("join", "members joined"),
+        ("leave", "members left"),
+        ("subscription", "subscriptions changed"),
+        ("partitions", "topics got other partition counts"),
+        ("rejoin", "a member requested a round, or came back to it"),
+        ("join+leave", "members joined and members left"),
+    ],
+)
+def test_each_trigger_of_a_round_without_a_change_of_members_has_its_own_text(
+    trigger: str, cause: str
+) -> None:
+    """The rounds that would show the members may be missing in the ledger."""
+    before = decision(1, {0: "a"})
+    round_ = decision(2, {0: "a"}, trigger=trigger)
+    assert cause_of(story(before, round_), Incident(rounds=(round_,), before=before)) == cause
+
+
+def test_each_source_of_a_restore_has_its_own_text() -> None:
+    """The sources are the words that the ledger allows."""
+    texts = {
+        "local": "files on its own disk",
+        "standby": "its standby",
+        "snapshot": "a snapshot",
+        "replay": "the changelog alone",
+    }
+    (column,) = (one for one in TABLES["recovery"] if one.name == "source")
+    assert texts.keys() == set(column.words)
+    rounds = decision(1, {0: "a"}), decision(2, {0: "b"})
+    for source, text in texts.items():
+        restore = recovery(decision_id="d2", place=("t", 0), member_id="b", source=source)
+        events = why_partition(story(*rounds, recoveries=[restore]), P0).events
+        assert f"restore of t/0 on B begins, from {text}" in [one.text for one in events]
 
 
 def test_only_the_gained_partitions_of_a_member_are_counted_as_cold() -> None:
