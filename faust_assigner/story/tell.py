@@ -194,7 +194,7 @@ def why_member(story: Story, name: str, *, at: float | None = None) -> Answer:
     Raises :class:`NothingKnown` if no decision names the member.
     """
     origin = name.rstrip("/").rpartition("://")[2]
-    wanted = {name, origin, origin.partition(":")[0]}
+    wanted = {name, origin, origin.rpartition(":")[0]} - {""}
     ids = {
         member_id
         for decision in story.decisions

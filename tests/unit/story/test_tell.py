@@ -368,6 +368,21 @@ def test_workers_of_one_host_are_told_apart_by_their_ports_throughout() -> None:
     assert "owns" in why_member(story, "http://127.0.0.1:7000").headline
 
 
+@pytest.mark.parametrize("host", ["box", "10.0.0.1", "[fd00::1]"])
+def test_a_member_is_found_by_each_form_of_its_url(host: str) -> None:
+    """The address of an IPv6 host has colons itself."""
+    found = told(2)
+    found.join("m9")
+    found.group.claims["m9"] = replace(found.group.claims["m9"], url=f"http://{host}:7000/")
+    story = found.round().round().story()
+    assert story.name("m9") == host
+    for form in (host, f"{host}:7000", f"http://{host}:7000", f"https://{host}:7000/", "m9"):
+        assert why_member(story, form).subject == host
+    for other in ("", "[fd00", "7000", f"{host}:7000:1"):
+        with pytest.raises(NothingKnown, match="no member"):
+            why_member(story, other)
+
+
 def test_a_clock_that_was_set_back_does_not_hide_the_newest_round() -> None:
     """The clock of the leader goes back by more than the time since the last two rounds."""
     found = told()
