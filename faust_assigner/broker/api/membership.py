@@ -62,7 +62,11 @@ async def join_group(call: Call, request: JoinGroupRequest) -> Values:
     instance_id = getattr(request, "group_instance_id", None)
     session_ms = milliseconds(request.session_timeout)
     rebalance_ms = milliseconds(request.rebalance_timeout) if call.version >= 1 else session_ms
-    if len(request.protocols) > limits.MAX_PROTOCOLS_PER_MEMBER:
+    size = sum(len(protocol.metadata) for protocol in request.protocols)
+    if (
+        len(request.protocols) > limits.MAX_PROTOCOLS_PER_MEMBER
+        or size > call.node.settings.message_max_bytes  # no group with such a member can be stored
+    ):
         return {"error_code": ErrorCode.invalid_request, "member_id": request.member_id}
     prefix = instance_id if instance_id is not None else call.client_id
 

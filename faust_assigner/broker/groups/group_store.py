@@ -15,6 +15,7 @@ from faust_assigner.coordinator.offsets import Committed, TopicPartition
 
 OFFSET: Final = struct.Struct(">qiqq")
 NEVER: Final = -1
+ALL_PROTOCOLS: Final = 4  # few members offer more than two protocols
 KIND, VERSION = "classic", 1  # in a group record; older records lack both
 #: Key in the JSON of a group -> field of the record. The members are encoded separately.
 _GROUP: Final = {
@@ -126,6 +127,15 @@ def record_size(record: GroupRecord) -> int:
         + len(m.assignment)
         for m in record.members
     )
+
+
+def limited_size(record: GroupRecord) -> int:
+    """Return the size that message.max.bytes limits.
+
+    The broker stores the metadata of all protocols. Above ALL_PROTOCOLS times Kafka's record they count, too.
+    """
+    stored = sum(len(p.metadata) for m in record.members for p in m.protocols)
+    return max(record_size(record), stored // ALL_PROTOCOLS)
 
 
 def dump_group(record: GroupRecord) -> bytes:

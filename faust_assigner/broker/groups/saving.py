@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from faust_assigner.broker.groups import group_records, group_store
 from faust_assigner.broker.storage.store import Range, Store, StoreFailed, prefix_range
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.records import GroupRecord, Kind, Record
+from faust_assigner.coordinator.records import GroupRecord, Record
 
 logger = logging.getLogger(__name__)
 
@@ -30,25 +30,32 @@ class GroupSaver:
 
     def save(self, group_id: str, records: Sequence[Record]) -> Code:
         """Write all records of a group, or none; of records with equal keys, only the last is written."""
-        puts, deletes = group_records.as_writes(records)
-        classic = (record.value for record in records if record.key.kind is Kind.CLASSIC)
-        sizes = [group_store.record_size(one) for one in classic if isinstance(one, GroupRecord)]
-        sizes += [len(value) for key, value in puts if key[:1] == b"m"]
-        size = max(sizes, default=0)
-        if size > self.max_record_bytes:
-            logger.warning(
-                "Could not store group %s: its record has %d bytes, message.max.bytes is %d",
-                group_id,
-                size,
-                self.max_record_bytes,
-            )
+        # The size comes first: to encode a group of 100 MB would stop all clients for seconds.
+        values = (record.value for record in records)
+        groups = [value for value in values if isinstance(value, GroupRecord)]
+        if self._is_too_large(group_id, map(group_store.limited_size, groups)):
             return Code.UNKNOWN_SERVER_ERROR  # Kafka's answer for a group record that is too large
+        puts, deletes = group_records.as_writes(records)
+        if self._is_too_large(group_id, (len(value) for key, value in puts if key[:1] == b"m")):
+            return Code.UNKNOWN_SERVER_ERROR
         try:
             self.store.write(puts, deletes)
         except StoreFailed as error:
             logger.error("Could not store group %s: %s", group_id, error)
             return Code.NOT_COORDINATOR
         return Code.NONE
+
+    def _is_too_large(self, group_id: str, sizes: Iterable[int]) -> bool:
+        size = max(sizes, default=0)
+        if size <= self.max_record_bytes:
+            return False
+        logger.warning(
+            "Could not store group %s: its record has %d bytes, message.max.bytes is %d",
+            group_id,
+            size,
+            self.max_record_bytes,
+        )
+        return True
 
     def drop(self, group_id: str, offsets: Iterable[bytes]) -> Code:
         """Delete the records of a group, and the keys of its ``offsets``; all or nothing."""

@@ -330,6 +330,20 @@ def test_a_record_counts_every_text_and_the_bytes_of_the_chosen_protocol() -> No
     assert group_store.record_size(record) == (3 + 5 + 7 + 11 + 24 + 13 + 17) + (3 + 24 + 1)
 
 
+def test_a_group_that_is_too_large_is_refused_before_it_is_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """500 members with metadata of 200 KB stopped the broker for 4 s and took 600 MB."""
+    monkeypatch.setattr(group_store, "dump_group", None)
+    chosen, other = Protocol("p", b"p" * 100), Protocol("other", b"o" * 500)
+    for protocols, largest in (((chosen,), 100), ((Protocol("p", b""), other, other), 200)):
+        member = fx.MemberRecord("m", None, "c", "h", 1, 2, protocols, b"")
+        record = fx.GroupRecord("g", 1, "consumer", "p", "m", 0, (member,), True)
+        desk = Desk(MemoryStore(), max_record_bytes=largest)
+        saved = desk.service._saver.save("g", (Record(Key(Kind.CLASSIC, "g"), record),))
+        assert saved is Code.UNKNOWN_SERVER_ERROR
+
+
 @pytest.mark.parametrize("expires_at_ms", [None, 0, 7])
 def test_an_offset_survives_its_bytes(expires_at_ms: int | None) -> None:
     """The time may be absent or zero."""

@@ -110,6 +110,19 @@ def test_a_list_of_protocols_has_a_bound(
     assert in_hall(story) == error
 
 
+@pytest.mark.parametrize(("spare", "error"), [(0, 0), (-1, 42)])
+def test_the_metadata_of_a_member_has_a_bound(spare: int, error: int) -> None:
+    """A group with larger metadata cannot be stored; each member could hold 16 MB in memory."""
+
+    async def story(hall: Hall) -> int:
+        most = hall.node.settings.message_max_bytes
+        sizes = {"a": 1_000, "b": most - 1_000 - spare}
+        protocols = [{"name": name, "metadata": bytes(size)} for name, size in sizes.items()]
+        return int((await joined(hall, 5, protocols=protocols, group_instance_id="i")).error_code)
+
+    assert in_hall(story) == error
+
+
 # -- the event of each version -------------------------------------------------------------------
 
 
