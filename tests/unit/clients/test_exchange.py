@@ -459,3 +459,40 @@ def test_a_coordinator_that_goes_on_refusing_is_logged(
     assert [record.args[1:] for record in caplog.records if record.args] == [
         (64, "NOT_COORDINATOR"), (128, "NOT_COORDINATOR"),
     ]  # fmt: skip
+
+
+REFUSED, USUAL, WARNED = "refused", "usual", "warned"
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        *((code, REFUSED) for code in (23, 24, 26, 30, 82)),
+        *((code, USUAL) for code in (14, 15, 16, 22, 25, 27)),
+        *((code, WARNED) for code in (-1, 10, 81)),
+    ],
+)
+def test_each_error_of_a_join_ends_the_member_or_is_expected_or_is_warned_of(
+    code: int, outcome: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An expected error of a round delays no join; an error that no retry resolves must not be retried."""
+    script: Any = Script()
+    made = room.Exchange(
+        "g",
+        protocol_type="p",
+        strategies=(),
+        instance_id=None,
+        session_timeout_s=6.0,
+        rebalance_timeout_s=9.0,
+        retry_backoff_s=0.5,
+    )
+    made._link, made.member_id = script, "m"
+    if outcome == REFUSED:
+        with pytest.raises(room.GroupRefused, match="group g: the coordinator answers"):
+            made._not_now(code)
+        return
+    made._not_now(code)
+    assert made.next_join_s == (0.5 if outcome == USUAL else 1.0)
+    assert len(caplog.records) == (outcome == WARNED)
+    assert script.calls == ["lost"] * (code in (14, 15, 16))
+    assert made.member_id == ("" if code == UNKNOWN_MEMBER else "m")

@@ -148,3 +148,16 @@ def test_several_events_are_a_table_with_their_sums() -> None:
     assert "w1 stops (static) 1 1 2 3 4, 5 B 1.0 s" in found
     assert "w1 is back 0 0 0 0 0 not known" in found
     assert "in all 1 1 2 3" in found
+
+
+def test_each_state_and_each_verdict_has_its_colour() -> None:
+    """An operator reads red as a failure and green as safe."""
+    states = {OK: "green", UNKNOWN: "yellow", FAILED: "bold red"}
+    verdicts = {SAFE: "bold green", NOT_SAFE: "bold red", CANNOT_TELL: "bold yellow"}
+    for state, style in states.items():
+        for verdict, head_style in verdicts.items():
+            found = report(verdict=verdict, checks=(Check(name="n", state=state, text="t"),))
+            head, table, *_ = render(found).renderables  # type: ignore[attr-defined]
+            assert [span.style for span in head.spans] == [head_style]
+            (cell,) = table.columns[0].cells
+            assert (cell.plain, cell.style) == (f"  {state}", style)
