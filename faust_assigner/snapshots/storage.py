@@ -161,7 +161,10 @@ class LocalStorage:
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
-    """Provide a new file beside ``target``; at the end the file is synced and takes its place."""
+    """Provide a new file beside ``target``; at the end the file is synced and takes its place.
+
+    An error of a write, such as a full disk, names ``target``.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -170,6 +173,10 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
             out.flush()
             os.fsync(out.fileno())
         os.replace(draft, target)
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
         draft.unlink(missing_ok=True)
 

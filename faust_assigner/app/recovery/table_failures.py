@@ -43,11 +43,12 @@ class TableFailures:
         recovery, app = self._recovery, self._recovery.app
         flushing.hold(app)
         if self._said.due("tables"):
-            logger.error(
-                "Table %s cannot be read or written; streams stop until the table works again: %r",
-                table,
-                error,
+            outcome = (
+                "the worker ends, because its open transactions are incomplete"
+                if app.in_transaction
+                else "streams stop until the table works again"
             )
+            logger.error("Table %s cannot be read or written; %s: %r", table, outcome, error)
         if app.should_stop:
             return
         if app.in_transaction:

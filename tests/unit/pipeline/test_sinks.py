@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from pathlib import Path
@@ -16,17 +17,17 @@ from faust_assigner.pipeline.sinks import DamagedFile, Folder
 def test_a_file_takes_the_place_of_the_one_before_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk full during the write leaves the old file and no draft."""
+    """A disk full during the write leaves the old file and no draft; the error names the file."""
     folder = Folder(str(tmp_path))
     for content in (b"first", b"second"):
         folder.write("sources.json", content)
         assert folder.read("sources.json") == content
 
     def full(descriptor: int) -> None:
-        raise OSError("no space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/sources.json'"):
         folder.write("sources.json", b"third")
     assert folder.read("sources.json") == b"second"
     assert os.listdir(tmp_path) == ["sources.json"]

@@ -390,7 +390,9 @@ def test_nothing_more_is_written_once_a_write_has_failed(made: Recovery) -> None
     assert ("hold",) in made.acts
 
 
-async def test_a_table_that_fails_under_exactly_once_ends_the_worker(made: Recovery) -> None:
+async def test_a_table_that_fails_under_exactly_once_ends_the_worker(
+    made: Recovery, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its transactions are incomplete; a stopping worker needs no further error."""
     made.app.in_transaction = True
     made.app.should_stop = True
@@ -403,6 +405,7 @@ async def test_a_table_that_fails_under_exactly_once_ends_the_worker(made: Recov
     with pytest.raises(OSError, match="gone"):
         await tasks[0]
     assert "stop flow" not in made.acts
+    assert "cannot be read or written; the worker ends, because" in caplog.text
 
 
 async def troubled(made: Recovery, *at: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:
