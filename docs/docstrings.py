@@ -12,8 +12,8 @@ _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`~?([^`]+)`")
 #: A page of the docs; the pages that read docstrings lie in reference/api, two folders down.
 _PAGE = re.compile(r"\bdocs/([\w/-]+)\.md(#[\w-]+)?")
 #: A row of a table begins with the field's name; in the first one two blanks or more follow it.
-_ROW = re.compile(r"``\w+``")
-_TABLE = re.compile(r"``\w+``(, ``\w+``)*\s{2,}\S")
+_ROW = re.compile(r"``[\w-]+``")
+_TABLE = re.compile(r"``[\w-]+``(, ``[\w-]+``)*\s{2,}\S")
 
 
 class Plain(griffe.Extension):

@@ -3,16 +3,14 @@
 The kinds are similar to Kafka's. A record is a key with a value, or a key with None: a tombstone. The state
 machines change their state by applying these records, so a replay of the records restores the same state.
 
-=====================  ==================================  =================================================
-kind                   key                                 value
-=====================  ==================================  =================================================
-``classic``            group                               :class:`GroupRecord`, the whole group
-``epoch``              group                               :class:`GroupEpoch`
-``member``             group, member                       :class:`MemberMetadata`
-``target-epoch``       group                               :class:`TargetEpoch`
-``target``             group, member                       :class:`TargetAssignment`
-``current``            group, member                       :class:`CurrentAssignment`
-=====================  ==================================  =================================================
+The kinds of records, each with its key and the class of its value:
+
+``classic``       group: :class:`GroupRecord`, the whole group
+``epoch``         group: :class:`GroupEpoch`
+``member``        group and member: :class:`MemberMetadata`
+``target-epoch``  group: :class:`TargetEpoch`
+``target``        group and member: :class:`TargetAssignment`
+``current``       group and member: :class:`CurrentAssignment`
 
 The fingerprint in ``epoch`` replaces Kafka's record of partition metadata (as in Kafka since 4.1). The topics
 that match a regular expression need no record, because they follow from the catalogue.

@@ -44,6 +44,7 @@ def members(axes: Axes, rows: Rows) -> None:
             [row["members"] for row in mine],
             where="post",
             color=colour,
+            marker=_dot(mine),
             # matplotlib's legend omits labels that begin with "_".
             label=shortened(f" {group}" if group.startswith("_") else group, 24),
         )
@@ -51,6 +52,11 @@ def members(axes: Axes, rows: Rows) -> None:
     axes.set_ylabel("members")
     whole_numbers(axes)
     label_time(axes, [row["ts"] for row in rows])
+
+
+def _dot(points: Sequence[object]) -> str:
+    """Return the marker of a line's points: a line with one point is visible only with its marker."""
+    return "." if len(points) == 1 else ""
 
 
 def _by_group(rows: Rows) -> Sequence[tuple[str, Rows]]:
@@ -77,7 +83,10 @@ def lag(axes: Axes, rows: Rows) -> None:
     summed, worst = _by_hour(rows, "lag_sum", sum), _by_hour(rows, "lag_max", max)
     places = days_of(summed)
     axes.fill_between(places, list(summed.values()), color=FAINT, label="all partitions")
-    axes.plot(places, list(worst.values()), color=WARM, linewidth=1.2, label="worst partition")
+    values = list(worst.values())
+    axes.plot(
+        places, values, color=WARM, linewidth=1.2, marker=_dot(values), label="worst partition"
+    )
     axes.set_ylim(0, 1.08 * max(summed.values()) or 1)
     axes.yaxis.set_major_formatter(plain_count)
     axes.set_ylabel("records")

@@ -30,8 +30,8 @@ Generated from `faust_assigner/app/host/duties/duties.toml`:
 
 A method of Faust, mode or aiokafka (here called the *original*) has more effects than its name shows: it
 sends signals, calls sensors and callbacks, checks values, sets flags and writes log lines. Code that
-replaces the method has to keep these effects; this page calls them *duties*. The page lists {methods}
-methods of Faust, mode and aiokafka:
+replaces the method has to keep these effects; this page calls them *duties*. The page
+lists:
 
 - {replaced} methods that our code replaces in some cases, or does the work of in a cooperative
   rebalance. They have {duties} duties.
@@ -40,7 +40,8 @@ methods of Faust, mode and aiokafka:
 
 `tests/unit/app/host/test_duties.py` finds our methods in the classes of an app, and reads the duties
 from the source of the originals. The test fails in four cases: a method has no row, a duty has neither a
-place nor a reason, a place does not exist, or an original gains or loses a duty.
+place nor a reason, a place does not exist, or an original gains or loses a duty. Of a long log text the
+page shows the beginning (…).
 
 Names of our code are relative to `faust_assigner.app`. The column *where* shows the function that
 fulfils the duty: *here* is our method of the same row; *original* is the original method, which our
@@ -52,7 +53,6 @@ def page() -> str:
     """Return the page's Markdown text, made from the tables."""
     calling = sum(len(names.split()) for names in CALLS.values())
     text = HEAD.format(
-        methods=len({row.host for row in TAKEN} | {row.host for row in PUT}) + calling,
         replaced=len(TAKEN),
         duties=sum(len(row.duties) for row in TAKEN),
         calling=calling,
@@ -68,6 +68,9 @@ def page() -> str:
     return text + "| --- | --- | --- |\n" + "".join(map(_attribute_row, PUT))
 
 
+#: A log text of this length is the beginning of a longer text: ``duties.toml`` has 40 characters of each
+#: text, without a last blank.
+_CUT: Final = 39
 #: Kind of a duty in ``duties.toml`` -> the verb on the page, if it differs.
 _VERBS: Final[Mapping[str, str]] = {
     "event": "calls",
@@ -92,7 +95,8 @@ def _method_section(row: ReplacedMethod) -> str:
 
 def _duty_row(duty: Duty) -> str:
     kind, _, what = duty.what.partition(" ")
-    text = what if kind == "also" else f"{_VERBS.get(kind, kind)} `{what}`"
+    cut = "…" if kind == "logs" and len(what) >= _CUT and what[-1] != "." else ""
+    text = what if kind == "also" else f"{_VERBS.get(kind, kind)} `{what}{cut}`"
     places = (p if p in (HERE, ORIGINAL) else f"`{p}`" for p in duty.where.split())
     return f"| {text} | {', '.join(places) or 'nowhere'} | {duty.why} |\n"
 

@@ -153,3 +153,16 @@ def test_a_day_without_a_settled_round_is_no_bar() -> None:
 NONE: dict[str, list[Any]] = {
     name: [] for name in ("rebalances", "timeline", "owners", "balance", "recovery", "skew")
 }
+
+
+@pytest.mark.parametrize(("count", "marker"), [(1, "."), (2, "")])
+def test_a_line_with_one_point_has_a_mark(count: int, marker: str) -> None:
+    """Otherwise the picture of a group with one round, or with one hour, is empty."""
+    start = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    times = [start + dt.timedelta(hours=number) for number in range(count)]
+    rounds = [{"group_id": "g", "ts": at, "members": 2} for at in times]
+    hours = [{"hour": at, "lag_sum": 9, "lag_max": 5} for at in times]
+    pictures = (("members", {"rebalances": rounds}), ("lag", {"timeline": hours}))
+    for name, tables in pictures:
+        [line] = figure(name, tables).axes[0].lines
+        assert line.get_marker() == marker, name
