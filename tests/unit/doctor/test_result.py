@@ -137,3 +137,11 @@ def test_where_nothing_could_be_looked_at_the_exit_code_is_2(
     done = CliRunner().invoke(main, ["doctor", *arguments])
     assert done.exit_code == 2, done.output
     assert said in done.output
+
+
+def test_each_level_has_its_colour() -> None:
+    """An operator reads red as an error."""
+    for level, style in ((ERROR, "bold red"), (WARNING, "bold yellow"), (NOTE, "bold cyan")):
+        made = result(["the app"], [finding("FA007", "text", level=level)], [])
+        head, *_ = render(made).renderables  # type: ignore[attr-defined]
+        assert [(span.start, span.style) for span in head.spans] == [(0, style)]

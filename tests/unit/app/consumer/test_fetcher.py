@@ -14,6 +14,7 @@ import pytest
 from aiokafka.consumer.fetcher import Fetcher, FetchError, FetchResult
 from aiokafka.errors import (
     CorruptRecordException,
+    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
@@ -728,12 +729,21 @@ async def test_even_the_smallest_turn_of_two_is_shared() -> None:
     assert await turns.take(2) == {0: 1, 1: 1}
 
 
-async def test_an_error_for_people_blames_no_other_partition() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        TopicAuthorizationFailedError("t"),
+        NoOffsetForPartitionError({A}),
+        OffsetOutOfRangeError({A: 7}),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_an_error_for_people_blames_no_other_partition(error: Exception) -> None:
     """aiokafka has already removed the failed partition; the next partition is healthy."""
     turns = Turns(A, B)
-    turns.fetcher._records[A] = FetchError(error=TopicAuthorizationFailedError("t"), backoff=0)
+    turns.fetcher._records[A] = FetchError(error=error, backoff=0)
     turns.fetched(B, 2)
-    with pytest.raises(TopicAuthorizationFailedError):
+    with pytest.raises(type(error)):
         await turns.take(None)
     assert turns.fetcher.aside.partitions() == []
     assert await turns.take(None) == {1: 2}
