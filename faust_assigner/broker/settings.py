@@ -1,6 +1,6 @@
 """The broker's settings, under Kafka's own names (``num.partitions``), typed and bounded.
 
-The dataclass below has the defaults, bounds and help texts; ``page.py`` makes the reference page of them.
+The dataclass below has the defaults, bounds and help texts; docs/generate makes the reference page of them.
 Unknown names and invalid values raise :class:`~faust_assigner.errors.ConfigError`, with name and value.
 
 >>> Settings.parse({"num.partitions": "12"}).num_partitions

@@ -1,6 +1,6 @@
 """The settings of the assigner service: flags of ``faust-assigner serve`` and their variables.
 
-``page.py`` generates the table of docs/reference/service.md from these settings.
+docs/generate generates the table of docs/reference/service.md from these settings.
 """
 
 from __future__ import annotations

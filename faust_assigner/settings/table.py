@@ -1,4 +1,4 @@
-"""The settings of workers, from which ``page.py`` generates docs/reference/settings.md."""
+"""The settings of workers, from which docs/generate generates docs/reference/settings.md."""
 
 from __future__ import annotations
 

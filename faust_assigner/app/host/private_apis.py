@@ -1,6 +1,6 @@
 """The private or undocumented names of Faust, mode and aiokafka (the host) that this package uses.
 
-The names are rows of ``private_apis.toml``. ``page.py`` writes docs/reference/host.md from the
+The names are rows of ``private_apis.toml``. docs/generate writes docs/reference/host.md from the
 rows. ``check.py`` compares the host with the rows before any part of an app is installed.
 """
 

@@ -1,6 +1,6 @@
 """All metrics of a worker, one row each.
 
-``page.py`` makes docs/reference/metrics.md from this table. The conventions are
+docs/generate makes docs/reference/metrics.md from this table. The conventions are
 prometheus-client's: base units, ``_total`` for counters, and no number that means "unknown". A
 gauge without a value is absent. Every other series exists with 0 from the start, for all known
 values of its labels. The series of a partition are removed when the worker gives the partition up.

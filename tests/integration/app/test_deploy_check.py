@@ -16,8 +16,8 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from docs.generate.schemas import schema
 from faust_assigner.cli import main
-from faust_assigner.deploy import page
 from faust_assigner.testing.broker import broker_process
 from tests.support.waiting import wait_until
 from tests.support.workers.load import Load
@@ -78,7 +78,7 @@ def check(fleet: Holding, *more: str) -> tuple[int, Any]:
     )
     assert done.stdout, done.output
     found = json.loads(done.stdout)
-    jsonschema.validate(found, page.schema())
+    jsonschema.validate(found, schema("deploy"))
     return done.exit_code, found
 
 

@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from docs.generate.schemas import schema
 from faust_assigner.cli import main
-from faust_assigner.status import page
 from faust_assigner.testing.broker import broker_process
 from tests.support.waiting import wait_until
 from tests.support.workers.load import Load
@@ -67,7 +67,7 @@ def command(fleet: Measured, *more: str) -> str:
 def report(fleet: Measured, *more: str) -> Any:
     """Return the JSON report, which must match the schema."""
     found = json.loads(command(fleet, "--json", *more))
-    jsonschema.validate(found, page.schema())
+    jsonschema.validate(found, schema("status"))
     return found
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from rich.console import Console
 
-from faust_assigner.deploy import page, report
+from docs.generate.schemas import schema
+from faust_assigner.deploy import report
 from faust_assigner.deploy.play import Question
 from faust_assigner.deploy.render import render
 from faust_assigner.wire.documents import dumps
@@ -40,23 +40,16 @@ def test_every_answer_is_valid(question: Question, state: str) -> None:
     """Safe and unsafe answers are valid, and answers without a plan as well."""
     made = at_rest()
     made.state = state
-    jsonschema.validate(json.loads(dumps(asked(look(made), question))), page.schema())
+    jsonschema.validate(json.loads(dumps(asked(look(made), question))), schema("deploy"))
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_the_schema_names_every_field_and_no_other(name: str) -> None:
     """The schema requires all fields."""
-    schema = page.schema()
-    definition = schema["$defs"][name] if name else schema
+    whole = schema("deploy")
+    definition = whole["$defs"][name] if name else whole
     fields = {field.name for field in dataclasses.fields(CLASSES[name])}
     assert set(definition["properties"]) == set(definition["required"]) == fields
-
-
-def test_the_page_is_the_schemas(tmp_path: Path) -> None:
-    """``python -m faust_assigner.deploy.page`` writes the page anew."""
-    page.main([str(tmp_path / "page")])
-    there = Path(__file__).resolve().parents[3] / "docs/reference/deploy-check.md"
-    assert (tmp_path / "page").read_text() == there.read_text()
 
 
 def shown(found: report.Report) -> str:

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from faust_assigner.cli import main
-from faust_assigner.doctor import page
 from faust_assigner.doctor.codes import BY_CODE, CODES, ERROR, LEVELS, NOTE, WARNING, finding
 from faust_assigner.doctor.render import render
 from faust_assigner.doctor.result import result
@@ -88,12 +87,6 @@ def test_text_has_each_code_once_with_its_fix() -> None:
     assert text.count("fix: ") == 4
     assert "not checked: a sentence" in text
     assert "group shop (14 members): 15 errors, 1 warning, 1 note." in text
-
-
-def test_the_page_is_the_codes(tmp_path: Path) -> None:
-    """``python -m faust_assigner.doctor.page`` writes the page anew."""
-    page.main([str(tmp_path / "page")])
-    assert (tmp_path / "page").read_text() == PAGE.read_text()
 
 
 @pytest.mark.parametrize("code", [code.code for code in CODES])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.settings import name_cell, renewed
 from faust_assigner.errors import ConfigError
 from faust_assigner.scaler.settings import KEYS, SETTINGS, Settings, read_metadata, read_settings
-from faust_assigner.settings.page import renewed
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/autoscaling.md"
 
@@ -23,7 +23,7 @@ def test_each_setting_has_a_key() -> None:
 def test_the_page_on_autoscaling_shows_the_settings() -> None:
     """The table on the page equals the generated table."""
     text = PAGE.read_text()
-    shown = renewed(text, SETTINGS.values(), lambda setting: f"`{setting.name}`")
+    shown = renewed(text, SETTINGS.values(), name_cell)
     assert shown == text
     assert all(f"| `{key}` |" in text for key in KEYS)
 

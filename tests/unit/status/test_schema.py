@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from faust_assigner.status import page, report
+from docs.generate.schemas import schema
+from faust_assigner.status import report
 from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Evidence
 from faust_assigner.warmup import WarmupPolicy
@@ -64,7 +64,7 @@ def test_the_report_is_valid(look: str) -> None:
         evidence = rebalancing(group(2))
     if look == "nobody answers":
         evidence = Evidence(group=rebalancing(group(2)).group)
-    jsonschema.validate(as_json(evidence), page.schema())
+    jsonschema.validate(as_json(evidence), schema("status"))
 
 
 def test_the_busy_report_has_every_part() -> None:
@@ -80,8 +80,8 @@ def test_the_busy_report_has_every_part() -> None:
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_the_schema_names_every_field_and_no_other(name: str) -> None:
     """Every field is required."""
-    schema = page.schema()
-    definition = schema["$defs"][name] if name else schema
+    whole = schema("status")
+    definition = whole["$defs"][name] if name else whole
     fields = {field.name for field in dataclasses.fields(CLASSES[name])}
     assert set(definition["properties"]) == set(definition["required"]) == fields
 
@@ -91,11 +91,4 @@ def test_a_report_of_another_shape_is_not_valid() -> None:
     wrong = as_json(busy())
     wrong["members"][0]["actives"]["orders"] = ["0"]
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, page.schema())
-
-
-def test_the_page_is_the_schemas(tmp_path: Path) -> None:
-    """A stale page is written anew with ``python -m faust_assigner.status.page``."""
-    page.main([str(tmp_path / "page")])
-    there = Path(__file__).resolve().parents[3] / "docs/reference/status.md"
-    assert (tmp_path / "page").read_text() == there.read_text()
+        jsonschema.validate(wrong, schema("status"))

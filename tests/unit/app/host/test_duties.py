@@ -6,12 +6,10 @@ import ast
 import asyncio
 import importlib
 import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faust_assigner.app.host.duties.page import main, page
 from faust_assigner.app.host.duties.table import (
     CALLS,
     HERE,
@@ -21,7 +19,7 @@ from faust_assigner.app.host.duties.table import (
     ReplacedAttribute,
     ReplacedMethod,
 )
-from tests.support.host.found import PACKAGE, ROOT, composed, overrides, replacements
+from tests.support.host.found import PACKAGE, composed, overrides, replacements
 from tests.support.host.source import always_refers, duties_of, tree_of
 
 CALLING = [(f"{ours}.{name}", name) for ours, names in CALLS.items() for name in names.split()]
@@ -128,13 +126,6 @@ def test_every_duty_has_a_place_that_exists_or_a_reason(row: ReplacedMethod) -> 
         said = name if kind == "calls" else WORDS.get(kind)
         if said and places and not duty.why:
             assert any(said in source for source in sources), f"no {said} in {places}"
-
-
-def test_the_page_is_the_tables(tmp_path: Path) -> None:
-    """A stale page is written anew with ``python -m faust_assigner.app.host.duties.page``."""
-    main([str(tmp_path / "duties.md")])
-    stored = (ROOT / "docs/reference/duties.md").read_text()
-    assert (tmp_path / "duties.md").read_text() == page() == stored
 
 
 class Host:

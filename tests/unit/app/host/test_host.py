@@ -25,7 +25,6 @@ from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
 from faust_assigner.app.host import bases, check, table_bases
 from faust_assigner.app.host.check import demand, shape_of
-from faust_assigner.app.host.page import main, page
 from faust_assigner.app.host.private_apis import PRIVATE_APIS, VERSIONS, PrivateApi
 from faust_assigner.errors import HostMismatch
 
@@ -47,16 +46,6 @@ def test_the_installed_host_fits() -> None:
     """All rows fit, including the comparison with stock Faust."""
     demand(PARTS)
     assert check.main() == 0
-
-
-def test_the_page_is_the_tables(tmp_path: Path) -> None:
-    """A stale page is written anew with ``python -m faust_assigner.app.host.page``."""
-    main([str(tmp_path / "host.md")])
-    assert (
-        (tmp_path / "host.md").read_text()
-        == page()
-        == (ROOT / "docs/reference/host.md").read_text()
-    )
 
 
 @pytest.mark.parametrize("test", sorted({api.test for api in PRIVATE_APIS}))

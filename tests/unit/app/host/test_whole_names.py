@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from aiokafka import TopicPartition
 from faust.types import TP
 
-from faust_assigner.app.host import check, page
+from faust_assigner.app.host import check
 from faust_assigner.app.host.clients import faust_tps
 from faust_assigner.app.host.mixing import host_of
 from faust_assigner.app.host.private_apis import PrivateApi
@@ -101,10 +100,3 @@ def test_only_modules_within_this_package_are_ours(module: str) -> None:
     ours = type("Ours", (base,), {"__module__": "faust_assigner.app.x"})
     assert host_of(ours) is base
     assert host_of(base) is base
-
-
-def test_the_page_of_names_is_written_to_the_file_that_comes_first(tmp_path: Path) -> None:
-    """Further arguments are ignored."""
-    page.main([str(tmp_path / "host.md"), str(tmp_path / "other.md")])
-    assert (tmp_path / "host.md").read_text("utf-8") == page.page()
-    assert not (tmp_path / "other.md").exists()

@@ -19,7 +19,7 @@ from faust.types import TP
 from faust_assigner.app.consumer.set_aside import SetAside
 from faust_assigner.app.consumer.waits import COMMIT, Wait, waits_of
 from faust_assigner.app.membership.fence import HeartbeatFence
-from faust_assigner.app.metrics import page, readings
+from faust_assigner.app.metrics import readings
 from faust_assigner.app.metrics.figure import HISTOGRAM, PREFIX
 from faust_assigner.app.metrics.figures import FIGURES
 from faust_assigner.app.rebalance import copy_offsets, leader
@@ -39,16 +39,6 @@ NAMES = {
     )
 }
 SOURCE = TP("orders", 0)
-
-
-def test_the_page_is_the_tables(tmp_path: Path) -> None:
-    """The command ``python -m faust_assigner.app.metrics.page`` updates the page."""
-    page.main([str(tmp_path / "page")])
-    assert (
-        (tmp_path / "page").read_text()
-        == page.page()
-        == (DOCS / "reference/metrics.md").read_text()
-    )
 
 
 def panels() -> list[dict[str, Any]]:

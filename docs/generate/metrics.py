@@ -1,13 +1,6 @@
-"""Makes docs/reference/metrics.md from the table of figures.
-
-``python -m faust_assigner.app.metrics.page FILE`` writes the page.
-"""
+"""The page docs/reference/metrics.md, from the table of figures."""
 
 from __future__ import annotations
-
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 from faust_assigner.app.metrics.exporters import help_text
 from faust_assigner.app.metrics.figures import FIGURES, TRIGGERS
@@ -16,8 +9,7 @@ from faust_assigner.wire.worker_status import REASONS
 HEAD = """\
 # Metrics
 
-Generated from `faust_assigner/app/metrics/figures.py`:
-`python -m faust_assigner.app.metrics.page docs/reference/metrics.md`.
+Generated from `faust_assigner/app/metrics/figures.py`: `python -m docs.generate`.
 [How to export the metrics, alerts and a board](../how-to/metrics.md).
 
 Every series has the label `app` with the app's id, in addition to the labels below. A gauge without a value
@@ -48,12 +40,3 @@ def page() -> str:
         "subscription changed, partition counts changed, none of these changes happened, or several "
         "of them happened.\n"
     )
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the page."""
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

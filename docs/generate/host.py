@@ -1,19 +1,15 @@
-"""The generator of docs/reference/host.md: ``python -m faust_assigner.app.host.page FILE``."""
+"""The page docs/reference/host.md, from the table of private names."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from itertools import groupby
-from pathlib import Path
 
 from faust_assigner.app.host.private_apis import PRIVATE_APIS, VERSIONS, PrivateApi
 
 HEAD = """\
 # Private names of Faust in use
 
-Generated from `faust_assigner/app/host/private_apis.toml`:
-`python -m faust_assigner.app.host.page docs/reference/host.md`.
+Generated from `faust_assigner/app/host/private_apis.toml`: `python -m docs.generate`.
 
 Faust has no extension points for the parts of an app that this package replaces. The parts therefore use
 {count} names of Faust, mode and aiokafka that are private or undocumented. This page does not list
@@ -66,12 +62,3 @@ def _name_row(api: PrivateApi) -> str:
         f"| `{api.name}` | `{api.shape}` | {', '.join(api.parts)} | {api.why} | "
         f"`{file.rpartition('/')[2]}` `{test}` |\n"
     )
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the page to the file that the first argument names."""
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,20 +1,16 @@
-"""Generates docs/reference/status.md from ``schema.json``: ``python -m faust_assigner.status.page FILE``."""
+"""The pages docs/reference/status.md and deploy-check.md, from the JSON Schemas of the two reports."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any
 
-SCHEMA: Final = Path(__file__).with_name("schema.json")
-
-HEAD = """\
+STATUS = """\
 # The status of a group as JSON
 
-This page is generated from `faust_assigner/status/schema.json`:
-`python -m faust_assigner.status.page docs/reference/status.md`.
+This page is generated from `faust_assigner/status/schema.json`: `python -m docs.generate`.
 [How to read a group's status](../how-to/status.md).
 
 `faust-assigner status --json` prints one object; with `--watch`, one object per line. The file
@@ -26,18 +22,37 @@ such lines.
 """
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the report."""
-    found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
+DEPLOY_CHECK = """\
+# The answer of deploy-check as JSON
+
+This page is generated from `faust_assigner/deploy/schema.json`: `python -m docs.generate`.
+[How to deploy without cold moves](../how-to/deploys.md).
+
+`faust-assigner deploy-check --json` prints one object. The file `faust_assigner/deploy/schema.json` is
+its JSON Schema (draft 2020-12) and is installed with the package. Every key is always present; an
+unknown value is `null`. A later version only adds keys.
+
+"""
+
+
+def schema(package: str) -> dict[str, Any]:
+    """Return the JSON Schema in a package of faust_assigner."""
+    text = files(f"faust_assigner.{package}").joinpath("schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
     return found
 
 
-def page() -> str:
-    """Return the text of the page."""
-    return HEAD + tables(schema())
+def status_page() -> str:
+    """Return the text of the page about ``status --json``."""
+    return STATUS + _tables(schema("status"))
 
 
-def tables(document: Mapping[str, Any]) -> str:
+def deploy_check_page() -> str:
+    """Return the text of the page about ``deploy-check --json``."""
+    return DEPLOY_CHECK + _tables(schema("deploy"))
+
+
+def _tables(document: Mapping[str, Any]) -> str:
     """Return a section for a JSON Schema's top level, and one for each of its definitions."""
     parts = [*_definition_table("The report", document)]
     for name, definition in document["$defs"].items():
@@ -67,12 +82,3 @@ def _type(kind: Mapping[str, Any]) -> str:
     if kind["type"] == "object":
         return f"object of {_type(kind['additionalProperties'])}"
     return " or ".join(kind["type"]) if isinstance(kind["type"], list) else str(kind["type"])
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the page to the file in ``arguments``."""
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,18 +1,13 @@
-"""Generates docs/reference/doctor.md from the codes: ``python -m faust_assigner.doctor.page FILE``."""
+"""The page docs/reference/doctor.md, from the codes of the findings."""
 
 from __future__ import annotations
-
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 from faust_assigner.doctor.codes import APP, CODES, GROUP, Code
 
 HEAD = """\
 # The doctor's findings
 
-This page is generated from `faust_assigner/doctor/codes.toml`:
-`python -m faust_assigner.doctor.page docs/reference/doctor.md`.
+This page is generated from `faust_assigner/doctor/codes.toml`: `python -m docs.generate`.
 [How to run the doctor](../how-to/doctor.md).
 
 Codes are stable. An *error* breaks the group now or at the next rebalance, a *warning* may, a *note* is
@@ -43,12 +38,3 @@ def entry(code: Code) -> str:
 
 def _looks_at(code: Code) -> str:
     return " and ".join(_WHERE[place] for place in code.looks_at)
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the page to the file in ``arguments``."""
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

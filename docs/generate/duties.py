@@ -1,14 +1,9 @@
-"""The generator of docs/reference/duties.md.
-
-Usage: ``python -m faust_assigner.app.host.duties.page FILE``.
-"""
+"""The page docs/reference/duties.md, from the table of duties."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 from faust_assigner.app.host.duties.table import (
@@ -25,8 +20,7 @@ from faust_assigner.app.host.duties.table import (
 HEAD = """\
 # Duties of the methods that this package replaces
 
-Generated from `faust_assigner/app/host/duties/duties.toml`:
-`python -m faust_assigner.app.host.duties.page docs/reference/duties.md`.
+Generated from `faust_assigner/app/host/duties/duties.toml`: `python -m docs.generate`.
 
 A method of Faust, mode or aiokafka (here called the *original*) has more effects than its name shows: it
 sends signals, calls sensors and callbacks, checks values, sets flags and writes log lines. Code that
@@ -107,12 +101,3 @@ def _attribute_row(row: ReplacedAttribute) -> str:
 
 def _codes(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the page to the file that the first argument names."""
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
