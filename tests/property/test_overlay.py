@@ -370,10 +370,10 @@ class Transactional(Tables):
 
 
 TestTables = pytest.mark.timeout(240)(Tables.TestCase)
-TestTables.settings = settings(max_examples=examples(60, 8), stateful_step_count=20, deadline=None)
+TestTables.settings = settings(max_examples=examples(60, 5), stateful_step_count=20, deadline=None)
 TestTransactional = pytest.mark.timeout(240)(Transactional.TestCase)
 TestTransactional.settings = settings(
-    max_examples=examples(60, 8), stateful_step_count=20, deadline=None
+    max_examples=examples(60, 5), stateful_step_count=20, deadline=None
 )
 
 ROWS = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2), max_size=8)

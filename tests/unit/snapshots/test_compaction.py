@@ -72,7 +72,7 @@ def contents(compacted: Compacted) -> dict[bytes, bytes]:
     return dict(read_items([file.path for file in compacted.files]))
 
 
-@settings(max_examples=examples(60, 20), deadline=None)
+@settings(max_examples=examples(60, 10), deadline=None)
 @given(before=RECORDS, after=RECORDS, memory=st.sampled_from([0, 700, 1 << 30]))
 def test_any_records_give_the_models_state(
     tmp_path_factory: pytest.TempPathFactory, before: list[Record], after: list[Record], memory: int
@@ -257,7 +257,7 @@ GOOD_OR_BAD = st.lists(
 )
 
 
-@settings(max_examples=examples(60, 20), deadline=None)
+@settings(max_examples=examples(60, 10), deadline=None)
 @given(before=GOOD_OR_BAD, after=GOOD_OR_BAD, memory=st.sampled_from([0, 700, 1 << 30]))
 def test_records_that_are_not_json_leave_the_row_before_them(
     tmp_path_factory: pytest.TempPathFactory, before: list[Record], after: list[Record], memory: int

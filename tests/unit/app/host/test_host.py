@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import dis
+import functools
 import importlib
 import inspect
 import re
@@ -73,16 +74,19 @@ def test_the_versions_are_those_of_setup_cfg() -> None:
 
 def _names_of(owner: type) -> set[str]:
     """Return the private names of a class and its bases: methods, values, set attributes."""
-    names: set[str] = set()
-    for base in owner.__mro__:
-        for known, made in vars(base).items():
-            names.add(known)
-            code = getattr(inspect.unwrap(made) if callable(made) else made, "__code__", None)
-            if code is not None:
-                names.update(
-                    s.argval for s in dis.get_instructions(code) if s.opname == "STORE_ATTR"
-                )
+    names = set[str]().union(*map(_names_in, owner.__mro__))
     return {name for name in names if name.startswith("_") and not name.startswith("__")}
+
+
+@functools.cache
+def _names_in(base: type) -> set[str]:
+    names: set[str] = set()
+    for known, made in vars(base).items():
+        names.add(known)
+        code = getattr(inspect.unwrap(made) if callable(made) else made, "__code__", None)
+        if code is not None:
+            names.update(s.argval for s in dis.get_instructions(code) if s.opname == "STORE_ATTR")
+    return names
 
 
 def _host_names() -> set[str]:
