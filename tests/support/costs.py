@@ -12,11 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import warm
-
-#: A server of a test lives for minutes, too short for Java's second compiler and parallel
-#: collectors to pay off on two cores.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+from tests.support import java, warm
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
     If Hypothesis is installed, kio imports it, and it builds these tables unless it finds them.
     That costs a second of computing for every process that a test starts in its own folder.
     """
-    os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
+    os.environ.setdefault(java.OPTIONS, java.options())
     subprocess.Popen = warm.Popen  # type: ignore[misc]
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(config.rootpath / ".hypothesis"))
 

@@ -5,7 +5,7 @@ decides its second try and its group (tests of a group run in one process and sh
 the part is missing, the test cannot run: the run's first and last line have the number of such
 tests and the reason. Under ``CI=true`` such a run is an error.
 
-    python -m tests.support.parts        # fetch the missing jars; do nothing if that is impossible
+    python -m tests.support.parts        # fetch the missing jars, archive Kafka's classes, if possible
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 from faust_assigner.pipeline import jars as spark_jars
 from faust_assigner.pipeline.maven import cache_dir, fetch_jars
 from faust_assigner.testing import kafka
-from tests.support import prometheus
+from tests.support import java, prometheus
 
 #: The parts in the order in which their groups start: Spark's takes the longest.
 PARTS = {
@@ -172,3 +172,5 @@ if __name__ == "__main__":
             began = time.monotonic()
             fetch_jars(Path(pom), folder)
             print(f"fetched the jars of {name} in {time.monotonic() - began:.0f} s")
+    if why_not("kafka") is None:
+        java.write_archive()

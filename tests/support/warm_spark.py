@@ -19,7 +19,7 @@ from pathlib import Path
 
 from faust_assigner.pipeline.jars import cached_connector_jars
 from faust_assigner.pipeline.session import LOG4J
-from tests.support.costs import JAVA
+from tests.support.java import JAVA
 
 ROOT = Path(__file__).parents[2]
 #: Java's options. The commands of tests are too short for Spark's query compiler to pay off.
