@@ -31,6 +31,14 @@ ROOT = Path(__file__).parents[2]
 #: A test may replace ``sys.executable``.
 PYTHON = sys.executable
 SCRIPT = str(Path(PYTHON).with_name("faust-assigner"))
+#: Kafka's requests and answers of the versions that aiokafka speaks. A broker imports each at its first use.
+SPOKEN = (
+    *("add_offsets_to_txn.v0", "add_partitions_to_txn.v0", "api_versions.v0", "create_topics.v3"),
+    *("describe_configs.v2", "end_txn.v0", "fetch.v11", "find_coordinator.v1", "heartbeat.v1"),
+    *("init_producer_id.v0", "join_group.v5", "leave_group.v1", "list_offsets.v3", "metadata.v1"),
+    *("metadata.v5", "offset_commit.v3", "offset_fetch.v3", "produce.v7", "sync_group.v3"),
+    *("txn_offset_commit.v0",),
+)
 #: Kind -> the modules that it imports before its first start. They start no thread and open no file,
 #: and read no environment but ``_READ_AT_IMPORT``.
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -54,6 +62,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         *(f"faust_assigner.cli.{name}" for name in ("groups", "status", "ui", "why")),
         *("faust_assigner.broker.serve", "faust_assigner.clients.groups"),
         *("faust_assigner.status.collect", "faust_assigner.status.render", "rich.table"),
+        *(f"kio.schema.{name}.{side}" for name in SPOKEN for side in ("request", "response")),
     ),
     "grpc": (
         *("faust_assigner.cli.commands", "faust_assigner.cli.scaler", "faust_assigner.cli.serve"),
@@ -214,6 +223,7 @@ def serve(kind: str, number: int) -> None:
         importlib.import_module(module)
     if kind == "worker":
         _load_names_of_faust()
+        _compare_the_host()
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=number) as source:
@@ -273,6 +283,14 @@ def _load_names_of_faust() -> None:
     for name in faust.__all__:
         with contextlib.suppress(AttributeError, ImportError):
             getattr(faust, name)
+
+
+def _compare_the_host() -> None:
+    """Read the shapes of the host's names, which the start of every app compares and a process keeps."""
+    from faust_assigner.app.host import check
+
+    for api in check.PRIVATE_APIS:
+        check.shape_of(api)
 
 
 def wait_for_fork(source: socket.socket) -> Any:
