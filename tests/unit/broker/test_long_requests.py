@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, Wire, frames, in_hall
 
 PRODUCE, FETCH, LIST_OFFSETS, DESCRIBE_GROUPS = 0, 1, 2, 15
+JOIN_GROUP, SYNC_GROUP = 11, 14
 TIMED_OUT = 7
 PARTS = [
     {"partition_index": number, "timestamp": -1, "current_leader_epoch": -1}
@@ -191,3 +193,27 @@ def test_a_long_answer_is_encoded_in_a_thread_and_a_short_one_at_once(
         return len(works), len(answer.groups)
 
     assert in_hall(story) == (jobs, count)
+
+
+async def test_a_request_that_waits_for_other_clients_leaves_its_place_and_no_other_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Joins that kept their places until the last member joins would block the requests before it."""
+    left: list[int] = []
+
+    async def crunch(work: Any) -> Any:
+        return work()
+
+    async def answer(node: Any, *_: Any) -> None:
+        left.append(node.line.decoded._value)
+
+    monkeypatch.setattr(answering, "read_request", lambda *_: "request")
+    monkeypatch.setattr(answering, "answer", answer)
+    node: Any = SimpleNamespace(line=SimpleNamespace(decoded=asyncio.Semaphore(5)), crunch=crunch)
+    nothing: Any = None
+    for key in range(93):
+        api: Any = SimpleNamespace(key=key)
+        await answering.answer_long(node, nothing, api, nothing, b"", lambda: None)
+        assert node.line.decoded._value == 5, key
+    assert {key for key, free in enumerate(left) if free == 5} == {FETCH, JOIN_GROUP, SYNC_GROUP}
+    assert set(left) == {4, 5}
