@@ -19,6 +19,7 @@ from faust_assigner.app.host.duties.table import (
     ReplacedAttribute,
     ReplacedMethod,
 )
+from faust_assigner.app.host.private_apis import PRIVATE_APIS
 from tests.support.host.found import PACKAGE, composed, overrides, replacements
 from tests.support.host.source import always_refers, duties_of, tree_of
 
@@ -234,3 +235,15 @@ class Ours:
 def test_a_path_without_the_hosts_is_seen(name: str, always: bool) -> None:
     """Each control flow shape is recognised."""
     assert always_refers(getattr(Ours, name), "host") is always
+
+
+def test_the_list_of_names_says_which_ones_our_code_takes_the_place_of() -> None:
+    """The page of private names promises the word at the beginning of the use."""
+    taken = {*overrides().values(), *(row.host for row in PUT)}
+    silent = [
+        f"{api.owner}.{api.name}"
+        for api in PRIVATE_APIS
+        if f"{api.owner}.{api.name}" in taken
+        and not api.why.startswith(("overridden", "replaced", "wrapped"))
+    ]
+    assert silent == []
