@@ -44,6 +44,17 @@ def test_keys_are_read() -> None:
 
 
 @pytest.mark.parametrize(
+    "key",
+    ["scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"],
+)
+def test_each_key_of_kedas_client_is_ignored(key: str) -> None:
+    """KEDA sends the whole metadata of the trigger; a refusal would stop the autoscaling."""
+    assert read_metadata({"group": "shop", key: "x"}, "shop", {}) == Settings()
+    with pytest.raises(ConfigError, match="unknown key"):
+        read_metadata({"group": "shop", key.upper(): "x"}, "shop", {})
+
+
+@pytest.mark.parametrize(
     ("own", "found"),
     [
         ({}, (500.0, 60.0)),
