@@ -102,8 +102,17 @@ def _key(field: str) -> str:
 SETTINGS: Final = declared_in(Settings, _key)
 KEYS: Final = {setting.name: field for field, setting in SETTINGS.items()}
 #: Keys of the trigger that configure KEDA's gRPC client. KEDA sends them along; the scaler ignores them.
+#: KEDA's pages list ``tlsCertFile`` as deprecated.
 KEDA_KEYS: Final = frozenset(
-    {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
+    {
+        "scalerAddress",
+        "enableTLS",
+        "unsafeSsl",
+        "caCert",
+        "tlsCertFile",
+        "tlsClientCert",
+        "tlsClientKey",
+    }
 )
 GROUP: Final = "group"
 #: The keys of the target of the backlog: in records, and in seconds of arrivals.

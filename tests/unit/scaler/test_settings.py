@@ -45,7 +45,15 @@ def test_keys_are_read() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"],
+    [
+        "scalerAddress",
+        "enableTLS",
+        "unsafeSsl",
+        "caCert",
+        "tlsCertFile",
+        "tlsClientCert",
+        "tlsClientKey",
+    ],
 )
 def test_each_key_of_kedas_client_is_ignored(key: str) -> None:
     """KEDA sends the whole metadata of the trigger; a refusal would stop the autoscaling."""
