@@ -104,7 +104,7 @@ class GroupBooks:
         try:
             self._store.write(pairs, self._owed.difference(key for key, _ in pairs))
         except StoreFailed as error:
-            logger.error("Could not store offsets of group %s: %s", group_id, error)
+            logger.error("Could not store offsets of group %r: %s", group_id, error)
             return False
         self._owed.clear()
         return True

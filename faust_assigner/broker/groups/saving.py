@@ -41,7 +41,7 @@ class GroupSaver:
         try:
             self.store.write(puts, deletes)
         except StoreFailed as error:
-            logger.error("Could not store group %s: %s", group_id, error)
+            logger.error("Could not store group %r: %s", group_id, error)
             return Code.NOT_COORDINATOR
         return Code.NONE
 
@@ -50,7 +50,7 @@ class GroupSaver:
         if size <= self.max_record_bytes:
             return False
         logger.warning(
-            "Could not store group %s: its record has %d bytes, message.max.bytes is %d",
+            "Could not store group %r: its record has %d bytes, message.max.bytes is %d",
             group_id,
             size,
             self.max_record_bytes,

@@ -344,6 +344,17 @@ def test_a_group_that_is_too_large_is_refused_before_it_is_encoded(
         assert saved is Code.UNKNOWN_SERVER_ERROR
 
 
+def test_the_id_of_a_group_that_cannot_be_stored_forges_no_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A client chooses the group id, which may contain a new line."""
+    member = fx.MemberRecord("m", None, "c", "h", 1, 2, (Protocol("p", b"p" * 99),), b"")
+    record = fx.GroupRecord("g\nERROR", 1, "consumer", "p", "m", 0, (member,), True)
+    desk = Desk(MemoryStore(), max_record_bytes=10)
+    desk.service._saver.save("g\nERROR", (Record(Key(Kind.CLASSIC, "g\nERROR"), record),))
+    assert caplog.messages[0].startswith(r"Could not store group 'g\nERROR': ")
+
+
 @pytest.mark.parametrize("expires_at_ms", [None, 0, 7])
 def test_an_offset_survives_its_bytes(expires_at_ms: int | None) -> None:
     """The time may be absent or zero."""
