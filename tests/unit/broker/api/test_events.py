@@ -205,7 +205,7 @@ def test_a_fetch_of_offsets_carries_the_member_since_version_9(version: int) -> 
 async def answered(reply: Any, handle: Any, version: int, **request: Any) -> Any:
     """Return the values of the answer for this reply."""
     groups = SimpleNamespace(ask=lambda group_id, event_for, answer, peer: answer(reply))
-    settings = SimpleNamespace(serves_consumer_protocol=True)
+    settings = SimpleNamespace(serves_consumer_protocol=True, message_max_bytes=10**6)
     call = SimpleNamespace(
         version=version, client_id="c", client_host="/h", peer=SimpleNamespace(principal="p"),
         node=SimpleNamespace(groups=groups, settings=settings), may=lambda *right: True,
