@@ -46,24 +46,36 @@ class Replies(ReplyConsumer):  # type: ignore[misc]
 
     Stock Faust keeps the correlation id of each reply for ever, about a kilobyte. A reply to a cancelled
     request, or a second reply to a request, ends its reader of replies, and so the worker. A second reply
-    comes if the agent processes the request again.
+    comes if the agent processes the request again. If the first request is cancelled within the three seconds
+    in which the reader starts, no reply is ever read.
     """
 
     def __init__(self, app: App, **options: object) -> None:
         super().__init__(app, **options)
         #: Correlation id -> the promise of the reply, while the request waits.
         self.promises: WeakValueDictionary[str, ReplyPromise] = WeakValueDictionary()
+        #: Topic of replies -> the task that starts its reader; a cancelled request does not cancel it.
+        self._starts: dict[str, asyncio.Task[None]] = {}
 
     async def add(self, correlation_id: str, promise: ReplyPromise) -> None:
         """Wait for the reply to ``promise``; start to read its topic of replies."""
         self.promises[correlation_id] = promise
-        await super().add("", promise)  # one key for all: Faust keeps each key for ever
+        begin = partial(super().add, "", promise)  # one key for all: Faust keeps each key for ever
+        start = self._starts.get(promise.reply_to)
+        if start is None:
+            start = asyncio.get_running_loop().create_task(begin())
+            self._starts[promise.reply_to] = start
+        await asyncio.shield(start)
 
     async def _drain_replies(self, channel: Any) -> None:
         async for reply in channel.stream():
             promise = self.promises.pop(reply.correlation_id, None)
-            if promise is not None and not promise.done():
+            if promise is None or promise.done():
+                continue
+            try:
                 promise.fulfill(reply.correlation_id, maybe_model(reply.value))
+            except Exception as error:  # such as a model whose fields differ in the agent's version
+                promise.set_exception(error)
 
 
 class AskedAgent(Agent):  # type: ignore[misc]

@@ -212,3 +212,60 @@ async def test_no_values_have_no_replies(asked: Asked) -> None:
     """Nothing is sent."""
     assert [await request for request in requests(asked.agent, 0)] == [[], []]
     assert asked.sent == []
+
+
+async def test_a_request_cancelled_while_the_reader_starts_leaves_the_reader_to_others(
+    tmp_path: Path,
+) -> None:
+    """Stock Faust marks the topic as read before it has started the reader."""
+    asked = Asked(tmp_path)
+    replies, started = asked.replies, asyncio.Event()
+
+    class Topic:
+        """The topic of replies."""
+
+        topics, maybe_declare = ("more",), asked._nothing
+
+        def stream(self) -> Any:
+            """Return a stream of the arriving replies."""
+            asked.stream = asked._take()
+            return asked.stream
+
+    topic = Topic()
+    replies._reply_topic = lambda name: topic
+
+    async def sleep(seconds: float) -> None:
+        await started.wait()
+
+    replies.sleep, replies.add_future = sleep, asyncio.ensure_future
+    early = await asked.begin(asked.agent.ask(1, reply_to="more"), 1)
+    early.cancel()
+    await asyncio.gather(early, return_exceptions=True)
+    late = await asked.begin(asked.agent.ask(2, reply_to="more"), 2)
+    asked.reading.cancel()  # this other reader would take the reply
+    await asyncio.gather(asked.reading, return_exceptions=True)
+    started.set()
+    await replies._starts["more"]
+    assert topic in asked.app.topics
+    asked.reading = replies._fetchers["more"]
+    await asked.answer(1)
+    async with asyncio.timeout(30.0):
+        assert await late == 1
+    await asked.stop()
+
+
+class Price(faust.Record):  # type: ignore[misc]
+    """The model of a reply, as this worker knows it."""
+
+    cents: int
+
+
+async def test_a_reply_whose_model_has_other_fields_is_an_error_of_its_request(
+    asked: Asked,
+) -> None:
+    """The agent has an older version of the app; in stock Faust the reply ends the worker."""
+    task = await asked.begin(asked.agent.ask(1, reply_to="replies"), 1)
+    older = {"__faust": {"ns": Price._options.namespace}, "euros": 1}
+    asked.arrived.put_nowait(ReqRepResponse("0", older, asked.sent[0]))
+    with pytest.raises(TypeError, match="cents"):
+        await task
