@@ -30,8 +30,7 @@ from faust_assigner.app import sensors
 from faust_assigner.app.consumer import delivery, produced_topics
 from faust_assigner.app.consumer.fetching import FlowControl
 from faust_assigner.app.consumer.replies import AskedAgent, Replies, read_replies_once
-from faust_assigner.app.consumer.stream_take import TransactionalStream
-from faust_assigner.app.consumer.streams import TimelyStream
+from faust_assigner.app.consumer.stream_take import BatchingStream
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger
@@ -91,9 +90,7 @@ def repair(app: App) -> None:
     # Do not read app.flow_control: Faust would create its own, bound to the current event loop.
     app.flow_control = FlowControl(vars(app).get("flow_control"))
     is_exact = _setting_value(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
-    app.conf.Stream = over(
-        TransactionalStream if is_exact else TimelyStream, _setting_value(app, "Stream")
-    )
+    app.conf.Stream = over(BatchingStream, _setting_value(app, "Stream"))
     app.conf.TableManager = over(RepairedTables, _setting_value(app, "TableManager"))
     app.conf.Agent = over(AskedAgent, _setting_value(app, "Agent"))
     leave.install(app)

@@ -1,8 +1,13 @@
-"""Batches of ``Stream.take``; under ``exactly_once`` the records sent for a batch join a transaction.
+"""Batches of ``Stream.take``: no record is lost after an error, and no batch delays a rebalance.
 
-Stock Faust's ``take`` reads in the background. The agent that gets the batch then has no current event,
-so the records that it sends belong to no transaction. A batch of stock Faust also mixes partitions, although
-each partition has its own transaction.
+Stock Faust's ``take`` reads in the background. After an agent's error it reads on and acknowledges records
+that are in no batch, until the next run begins. It waits until its batch is full or ``within`` is over.
+Meanwhile a rebalance waits for the records in the batch: an eager rebalance for ever, a cooperative one until
+its timeout.
+
+Under ``exactly_once`` the records sent for a batch join a transaction. In stock Faust the agent that gets the
+batch has no current event, so the records that it sends belong to no transaction. A batch of stock Faust also
+mixes partitions, although each partition has its own transaction.
 """
 
 from __future__ import annotations
@@ -18,16 +23,16 @@ from faust.streams import _current_event
 from mode.utils.times import want_seconds
 
 from faust_assigner.app.consumer.delivery import Lanes
-from faust_assigner.app.consumer.streams import LOOK_S, TimelyStream
+from faust_assigner.app.consumer.streams import LastingStream
 
 if TYPE_CHECKING:
     from faust.types.events import EventT
     from faust.types.tuples import TP
+    from mode.services import WaitArgT
     from mode.utils.times import Seconds
 
-    from faust_assigner.app.host.bases import StreamBase as Stream
-else:
-    from faust.streams import Stream
+#: Seconds between two checks whether a commit or a rebalance waits for records of an incomplete batch.
+LOOK_S = 0.1
 
 
 class TakenRecord(NamedTuple):
@@ -40,13 +45,17 @@ class TakenRecord(NamedTuple):
 class BatchBuffer:
     """The records that wait for an agent: full batches, and ``filling`` with up to ``most`` records."""
 
-    def __init__(self, stream: Stream, most: int) -> None:
+    def __init__(self, stream: LastingStream, most: int) -> None:
         self.stream, self.most = stream, most
         self.filling: list[TakenRecord] = []
         #: The record that waits until ``filling`` has room.
         self.next: EventT[object] | None = None
         self.batches: deque[list[TakenRecord]] = deque()
+        #: Set if the processors of a run are complete; the reader waits for this before each record.
+        self.is_ready = asyncio.Event()
+        #: ``full`` is also set if the reader of the stream has failed with ``error``.
         self.full, self.room = asyncio.Event(), asyncio.Event()
+        self.error: BaseException | None = None
 
     async def collect(self, value: object) -> object:
         """Add the current record to ``filling``; wait while ``filling`` is full.
@@ -67,11 +76,28 @@ class BatchBuffer:
             self.full.set()
         return value
 
-    def make_batches(self) -> None:
-        """Move the records from ``filling`` to one batch for each partition, the oldest record first."""
-        by_partition: dict[TP, list[TakenRecord]] = {}
+    async def maybe_declare(self) -> None:
+        """Do nothing: a buffer has no topic."""
+
+    async def throw(self, exc: BaseException) -> None:
+        """Note that the reader of the stream has failed; the agent's run ends with this error."""
+        self.error = exc
+        self.full.set()
+
+    def raise_error(self) -> None:
+        """Raise the error of the reader, once."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def make_batches(self, *, mixed: bool) -> None:
+        """Move the records from ``filling`` to one batch for each partition, or one ``mixed`` batch.
+
+        The batch with the oldest record is the first.
+        """
+        by_partition: dict[TP | None, list[TakenRecord]] = {}
         for taken in self.filling:
-            by_partition.setdefault(taken.event.message.tp, []).append(taken)
+            by_partition.setdefault(None if mixed else taken.event.message.tp, []).append(taken)
         self.batches.extend(by_partition.values())
         self.filling = []
         self.full.clear()
@@ -105,14 +131,42 @@ class BatchBuffer:
         ]
 
 
-class TransactionalStream(TimelyStream):
-    """The stream under ``exactly_once``: a batch has records of one partition and sets the current event.
+class BatchingStream(LastingStream):
+    """The stream of an app; its batches outlive a failed agent, and a rebalance ends a batch early.
 
-    Outside of a worker Faust uses no transactions, and this stream is a :class:`TimelyStream`.
+    With transactions a batch has records of one partition and sets the current event. Outside of a worker
+    Faust uses no transactions.
     """
 
     #: The stream keeps the buffer: a stream outlives a failed agent, so no record in the buffer is lost.
     _buffer: BatchBuffer | None = None
+    #: The processors of a failed agent's next run, until the reader begins its next record with them.
+    _next_processors: list[object] | None = None
+
+    def add_processor(self, processor: object) -> None:
+        """Add ``processor``; after an error not before the reader has ended its record."""
+        if self._next_processors is None:
+            super().add_processor(processor)
+        else:
+            self._next_processors.append(processor)
+
+    def _drop_added(self) -> None:
+        """Keep the failed run's processors for the record that the reader has in hand."""
+        if self._buffer is None:
+            super()._drop_added()
+        else:
+            self._buffer.is_ready.clear()
+            self._next_processors = []
+
+    async def _begin_record(self, value: object) -> object:
+        """Wait for the processors of the agent's run; the first processor of a stream with batches."""
+        assert self._buffer is not None
+        await self._buffer.is_ready.wait()
+        if self._next_processors is not None:
+            self._take_added()
+            self._processors += self._next_processors
+            self._next_processors = None
+        return value
 
     def __aiter__(self) -> AsyncIterator[object]:
         # Do not hold records back from an agent that acknowledges by itself: the agent may need a later
@@ -136,22 +190,22 @@ class TransactionalStream(TimelyStream):
             yield from self._buffer.waiting()
 
     def take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
-        """Yield lists of values; the values of a list come from one partition."""
-        if not self.app.in_transaction:
+        """Yield lists of values; with transactions the values of a list come from one partition."""
+        if self._is_stock():
             return super().take(max_, within)
         return self._batches(max_, within, lambda taken: taken.value)
 
     def take_events(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
-        """Yield lists of events; the events of a list come from one partition."""
-        if not self.app.in_transaction:
+        """Yield lists of events; with transactions the events of a list come from one partition."""
+        if self._is_stock():
             return super().take_events(max_, within)
         return self._batches(max_, within, lambda taken: taken.event)
 
     def take_with_timestamp(
         self, max_: int, within: Seconds, timestamp_field_name: str
     ) -> AsyncGenerator[list[object], None]:
-        """Yield lists of values of one partition; store the record's timestamp in values of type dict."""
-        if not self.app.in_transaction:
+        """Yield lists of values as ``take`` does; store the record's timestamp in values of type dict."""
+        if self._is_stock():
             return super().take_with_timestamp(max_, within, timestamp_field_name)
 
         def stamped(taken: TakenRecord) -> object:
@@ -162,10 +216,14 @@ class TransactionalStream(TimelyStream):
         return self._batches(max_, within, stamped)
 
     def noack_take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
-        """Yield lists of events of one partition; the agent acknowledges the events itself."""
-        if not self.app.in_transaction:
+        """Yield lists of events as ``take_events`` does; the agent acknowledges the events itself."""
+        if self._is_stock():
             return super().noack_take(max_, within)
         return self._batches(max_, within, lambda taken: taken.event, by_hand=True)
+
+    def _is_stock(self) -> bool:
+        """Return whether Faust makes the batches: no agent reads the stream, so there is no later run."""
+        return self._kept is None and not self.app.in_transaction
 
     def _batches(
         self,
@@ -184,11 +242,15 @@ class TransactionalStream(TimelyStream):
         if self._buffer is None:
             self._buffer = BatchBuffer(self, most)
             self.enable_acks = False
+            self._processors.insert(0, self._begin_record)
+            self._keep(self._begin_record)
             self.add_processor(self._buffer.collect)
-            self._keep(self._buffer.collect)
+        elif self._next_processors is not None:
+            self._next_processors.append(self._buffer.collect)
         self._buffer.most = most
+        self._buffer.is_ready.set()
         # no effect while a failed agent's background reader runs
-        self._enable_passive(self.channel)
+        self._enable_passive(self._buffer)
         return self._buffer
 
     async def _hand_out(
@@ -198,24 +260,29 @@ class TransactionalStream(TimelyStream):
         shown: Callable[[TakenRecord], object],
         by_hand: bool,
     ) -> AsyncGenerator[list[object], None]:
-        held = self.app.consumer.transactions.held
+        exact = self.app.in_transaction
         while not self.should_stop:
             if not buffer.batches:
+                if not buffer.filling:
+                    buffer.raise_error()
                 await self._fill(buffer, within_s)
-                buffer.make_batches()
+                buffer.make_batches(mixed=not exact)
                 continue
-            if not by_hand:
+            if exact and not by_hand:
+                held = self.app.consumer.transactions.held
                 buffer.put_first(held.first_waited_for(batch[0].event for batch in buffer.batches))
                 await held.wait_for_commit(buffer.batches[0][0].event, self._queued)
             batch = buffer.next_batch()
             if not batch:
                 continue
-            # The last event has the highest offset, so a commit waits for the whole batch.
-            _current_event.set(weakref.ref(batch[-1].event))
+            if exact:
+                # The last event has the highest offset, so a commit waits for the whole batch.
+                _current_event.set(weakref.ref(batch[-1].event))
             try:
                 yield [shown(taken) for taken in batch]
             finally:
-                _current_event.set(None)
+                if exact:
+                    _current_event.set(None)
                 for taken in () if by_hand else batch:
                     await self.ack(taken.event)
 
@@ -234,11 +301,53 @@ class TransactionalStream(TimelyStream):
                 return
             await self.wait_for_stopped(buffer.full, timeout=min(left, LOOK_S))
 
+    async def wait_for_stopped(
+        self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
+    ) -> bool:
+        """Wait for ``coros`` as Faust's ``take`` does; return early if a rebalance or the shutdown waits.
+
+        ``take`` then returns the records that it has read.
+        """
+        if not (self._is_stock() and all(isinstance(event, asyncio.Event) for event in coros)):
+            return await super().wait_for_stopped(*coros, timeout=timeout)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + want_seconds(timeout) if timeout else None
+        while True:
+            left = LOOK_S if end is None else max(0.0, min(LOOK_S, end - loop.time()))
+            # Ignore the result, which is True after a timeout as well.
+            await super().wait_for_stopped(*coros, timeout=left)
+            if any(event.is_set() for event in coros):
+                return False
+            if (
+                self.should_stop
+                or (end is not None and loop.time() >= end)
+                or self._holds_up_a_round()
+            ):
+                return True
+
+    def _holds_up_a_round(self) -> bool:
+        """Return whether a rebalance or the shutdown waits for unfinished records.
+
+        A rebalance and the shutdown wait only with Faust's setting ``stream_wait_empty``.
+        """
+        consumer = self.app.consumer
+        if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
+            return False
+        leaving: frozenset[TP] = getattr(consumer, "leaving", frozenset())
+        return (
+            self.app.should_stop
+            or not self.app.flow_control.is_active()
+            or any(m.tp in leaving and not m.acked for m in list(consumer._unacked_messages))
+        )
+
     def _is_waited_for(self, events: list[EventT[object]]) -> bool:
-        leaving: frozenset[TP] = getattr(self.app.consumer, "leaving", frozenset())
-        stopping = (
+        if not events:
+            return False
+        consumer = self.app.consumer
+        leaving: frozenset[TP] = getattr(consumer, "leaving", frozenset())
+        return (
             self.app.should_stop
             or not self.app.flow_control.is_active()
             or any(event.message.tp in leaving for event in events)
+            or (self.app.in_transaction and consumer.transactions.held.waits_for(events))
         )
-        return bool(events) and (stopping or self.app.consumer.transactions.held.waits_for(events))

@@ -1,39 +1,44 @@
-"""The streams of agents: their runs after an error, and batches of ``take`` that a rebalance ends early."""
+"""The streams of agents: an agent that fails reads on in its next run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from faust.types.models import FieldDescriptorT
 from mode import Service
-from mode.utils.times import want_seconds
 
 if TYPE_CHECKING:
+    from faust.types.events import EventT
     from faust.types.topics import TopicT
-    from faust.types.tuples import TP
-    from mode.services import WaitArgT
-    from mode.utils.times import Seconds
 
     from faust_assigner.app.host.bases import StreamBase as Stream
 else:
     from faust.streams import Stream
 
-#: Seconds between two checks whether a commit or a rebalance waits for records of an incomplete batch.
-LOOK_S = 0.1
+
+class ErrorChannel(Protocol):
+    """The channel of a created stream, or the buffer of batches, as the reader of the source uses it."""
+
+    async def maybe_declare(self) -> None:
+        """Create the channel's topic, if it has one."""
+
+    async def throw(self, exc: BaseException) -> None:
+        """Raise ``exc`` in the agent's run."""
 
 
-class TimelyStream(Stream):
-    """The stream of an app without ``exactly_once``: an incomplete batch does not delay a rebalance.
+class LastingStream(Stream):
+    """The stream of an agent: after an error the agent's next run reads on.
 
-    Stock Faust's ``take`` waits until its batch is full or ``within`` is over. Meanwhile the rebalance waits
-    for the records in the batch: an eager rebalance for ever, a cooperative one until its timeout.
-
-    An agent that fails reads on in its next run, also after ``group_by`` and ``through``. Stock Faust stops
-    the source, too. The next run then reads the stopped source and ends, so no code reads the topic any more.
-    Here the source continues, and the next run gets the stream that was created from it.
+    Stock Faust has three faults. After ``group_by`` and ``through`` it stops the source, too: the next run
+    reads the stopped source and ends, so no code reads the topic any more. Here the source continues, and the
+    next run gets the stream that was created from it. Stock Faust acknowledges the failed record when Python
+    frees the failed run's iterator. If the agent's function has a variable for the iterator, the error keeps
+    it alive, and no commit passes the record. A record that fails in a processor (``filter``, ``echo``) is
+    never acknowledged. Here the beginning of the next run ends the failed run.
     """
 
     #: The processors that stay if the agent fails; the next run adds the others again. None without an agent.
@@ -41,7 +46,11 @@ class TimelyStream(Stream):
     #: Whether the agent has failed and is in a later run.
     _runs_again = False
     #: The stream that ``group_by`` or ``through`` created from this stream.
-    _created: TimelyStream | None = None
+    _created: LastingStream | None = None
+    #: The task that reads this stream in the background, for a created stream or for batches.
+    _reader: asyncio.Future[None] | None = None
+    #: The task that ends the failed run.
+    _ending: asyncio.Task[None] | None = None
     #: The function of ``group_by`` in the agent's current run.
     _new_key: Callable[[object], object] | None = None
 
@@ -59,9 +68,27 @@ class TimelyStream(Stream):
         The next run adds its processors (``filter``, ``echo``) again; in stock Faust they then run twice.
         """
         self._runs_again = True
-        self._take_added()
+        self._drop_added()
+        unfinished = [agen for agen in self._active_agens if not _has_ended(agen)]
+        # The iterator acknowledges its record at its end, unless a processor of the record has failed.
+        failed = None if unfinished else self.current_event
+        self._ending = asyncio.get_running_loop().create_task(self._end_run(unfinished, failed))
         if self._created is not None:
             self._created.begin_again()
+
+    async def _end_run(
+        self, unfinished: Collection[AsyncGenerator[object]], failed: EventT[object] | None
+    ) -> None:
+        """End the iterators and batches of the failed run, and acknowledge its ``failed`` record."""
+        for agen in unfinished:
+            with suppress(RuntimeError):  # the task that reads a source is running: it continues
+                await agen.aclose()
+        if failed is not None:
+            await self.ack(failed)
+
+    def _drop_added(self) -> None:
+        """Remove the processors that the agent has added in its failed run."""
+        self._take_added()
 
     def _take_added(self) -> list[object]:
         """Remove and return the processors that the agent has added in its current run."""
@@ -77,7 +104,7 @@ class TimelyStream(Stream):
         name: str | None = None,
         topic: TopicT | None = None,
         partitions: int | None = None,
-    ) -> TimelyStream:
+    ) -> LastingStream:
         """Return the repartitioned stream; a later run of the agent gets the same, with its own ``key``."""
         if not isinstance(key, FieldDescriptorT):
             self._new_key, key = key, self._key_of
@@ -89,11 +116,11 @@ class TimelyStream(Stream):
         assert self._new_key is not None
         return self._new_key(value)
 
-    def through(self, channel: Any) -> TimelyStream:
+    def through(self, channel: Any) -> LastingStream:
         """Return the stream of ``channel``; a later run of the agent gets the same stream."""
         return self._create(partial(super().through, channel))
 
-    def _create(self, create: Callable[[], TimelyStream]) -> TimelyStream:
+    def _create(self, create: Callable[[], LastingStream]) -> LastingStream:
         # Faust moves this stream's processors to the created stream.
         if self._created is not None and self._runs_again:
             self._created._processors.extend(self._take_added())
@@ -109,6 +136,24 @@ class TimelyStream(Stream):
             self._keep(*self._processors)
         return created
 
+    def _enable_passive(self, channel: ErrorChannel, *, declare: bool = False) -> None:
+        """Read this stream in the background, unless a task does; ``channel`` gets an error of the task."""
+        if self._reader is None or self._reader.done():
+            self._reader = self.add_future(self._read(channel, declare))
+
+    async def _read(self, channel: ErrorChannel, declare: bool) -> None:
+        try:
+            if declare:
+                await channel.maybe_declare()
+            # Otherwise the iterator would stop this stream, and this task, at an error.
+            await self.maybe_start()
+            async for _ in self:
+                pass
+        except Exception as error:
+            await channel.throw(error)
+        else:
+            await self.stop()
+
     async def stop(self) -> None:
         """Stop this stream; of an agent's streams, stop the others only if the app stops.
 
@@ -120,41 +165,6 @@ class TimelyStream(Stream):
         else:
             await Service.stop(self)
 
-    async def wait_for_stopped(
-        self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
-    ) -> bool:
-        """Wait for ``coros`` as ``take`` does; return early if a rebalance or the shutdown waits.
 
-        ``take`` then returns the records that it has read.
-        """
-        if not all(isinstance(event, asyncio.Event) for event in coros):
-            return await super().wait_for_stopped(*coros, timeout=timeout)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + want_seconds(timeout) if timeout else None
-        while True:
-            left = LOOK_S if end is None else max(0.0, min(LOOK_S, end - loop.time()))
-            # Ignore the result, which is True after a timeout as well.
-            await super().wait_for_stopped(*coros, timeout=left)
-            if any(event.is_set() for event in coros):
-                return False
-            if (
-                self.should_stop
-                or (end is not None and loop.time() >= end)
-                or self._holds_up_a_round()
-            ):
-                return True
-
-    def _holds_up_a_round(self) -> bool:
-        """Return whether a rebalance or the shutdown waits for unfinished records.
-
-        A rebalance and the shutdown wait only with Faust's setting ``stream_wait_empty``.
-        """
-        consumer = self.app.consumer
-        if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
-            return False
-        leaving: frozenset[TP] = getattr(consumer, "leaving", frozenset())
-        return (
-            self.app.should_stop
-            or not self.app.flow_control.is_active()
-            or any(m.tp in leaving and not m.acked for m in list(consumer._unacked_messages))
-        )
+def _has_ended(agen: Any) -> bool:
+    return agen.ag_frame is None

@@ -54,7 +54,7 @@ def test_the_repairs_replace_each_of_their_classes_and_hooks(tmp_path: Path) -> 
     create, stop, queue = app._new_consumer, app._stop_consumer, app.FlowControlQueue
     compose.repair(app)
     classes, hooks, parts = state_of(app)
-    assert classes == ["Stream[TimelyStream]", "TableManager[RepairedTables]", "Router"]
+    assert classes == ["Stream[BatchingStream]", "TableManager[RepairedTables]", "Router"]
     assert parts == {"repairs"}
     assert set(hooks) == set(HOOKS)
     assert type(hooks["flow_control"]) is compose.FlowControl

@@ -13,8 +13,7 @@ from faust.types import TP
 
 from faust_assigner.app.consumer import stream_take as module
 from faust_assigner.app.consumer.delivery import Lanes
-from faust_assigner.app.consumer.stream_take import TransactionalStream
-from faust_assigner.app.consumer.streams import LOOK_S, TimelyStream
+from faust_assigner.app.consumer.stream_take import LOOK_S, BatchingStream
 
 A, B = TP("orders", 0), TP("orders", 1)
 
@@ -38,7 +37,7 @@ class Stock(Host):  # type: ignore[misc]
         self.held: list[Any] = []
         self.acked: list[Any] = []
         self.current: list[Any] = []
-        self.readers = 0
+        self.readers, self.has_failed = 0, False
         self.waits = False
         #: The values that a commit waits for, and the values behind the last held batch.
         self.urgent: list[Any] = []
@@ -75,8 +74,11 @@ class Stock(Host):  # type: ignore[misc]
         """Add a processor, as in Faust."""
         self._processors.append(processor)
 
-    def _enable_passive(self, channel: Any) -> None:
+    def add_future(self, reading: Any) -> Any:
+        """Count a reader; the test reads in its place."""
+        reading.close()
         self.readers += 1
+        return SimpleNamespace(done=lambda: self.has_failed)
 
     def __aiter__(self) -> Any:
         return self
@@ -102,8 +104,8 @@ class Stock(Host):  # type: ignore[misc]
         return self.should_stop
 
 
-class Stream(TransactionalStream, Stock):  # type: ignore[misc]
-    """TransactionalStream over the stand-in, under ``exactly_once``."""
+class Stream(BatchingStream, Stock):  # type: ignore[misc]
+    """BatchingStream over the stand-in, under ``exactly_once``."""
 
     async def read(self, *events: Event) -> None:
         """Pass each record through the processors, as the stream's reader does."""
@@ -158,22 +160,33 @@ async def test_a_value_without_a_record_is_refused(made: Stream) -> None:
 
 
 @pytest.mark.parametrize("method", ["take", "take_events", "take_with_timestamp", "noack_take"])
-async def test_without_transactions_batches_are_fausts_own(method: str) -> None:
-    """Faust gets the same arguments; the stream keeps its processors and acknowledgements."""
-    stream, asked = Stream(), list[Any]()
+async def test_without_transactions_a_batch_mixes_partitions(made: Stream, method: str) -> None:
+    """The order is that of the records, and no commit holds the batch back; no event is current."""
+    made.app.in_transaction = False
+    args = (3, 0.5, "") if method == "take_with_timestamp" else (3, 0.5)
+    batches = getattr(made, method)(*args)
+    events = [Event(1), Event(2, B), Event(3)]
+    await made.read(*events)
+    has_events = method in ("take_events", "noack_take")
+    assert await next_of(batches) == (events if has_events else [1, 2, 3])
+    assert _current_event.get(None) is None
+    await batches.aclose()
+    assert (made.acked, made.held) == ([] if method == "noack_take" else [1, 2, 3], [])
 
-    def stock(self: Any, *args: Any) -> str:
-        asked.append(args)
-        return "Faust's"
 
-    stream.app.in_transaction = False
-    args = (3, 0.5, "at") if method == "take_with_timestamp" else (3, 0.5)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stock, method, stock, raising=False)
-        assert getattr(stream, method)(*args) == "Faust's"
-    assert asked == [args]
-    stream.__aiter__()
-    assert (stream._processors, stream.enable_acks, stream._buffer) == (["echo"], True, None)
+async def test_an_error_of_the_reader_ends_the_run_after_the_batch_before_it(made: Stream) -> None:
+    """A processor has failed; the next run begins a reader of its own, and the error comes once."""
+    batches = made.take(3, 60.0)
+    await made.read(Event(1))
+    assert made._buffer is not None
+    await made._buffer.throw(ValueError("filter"))
+    assert await next_of(batches) == [1]
+    with pytest.raises(ValueError, match="filter"):
+        await next_of(batches)
+    made.has_failed = True
+    batches = made.take(3, 0.05)
+    await made.read(Event(2))
+    assert (await next_of(batches), made.readers) == ([2], 2)
 
 
 async def test_events_are_handed_out_as_they_are(made: Stream) -> None:
@@ -268,11 +281,11 @@ async def test_values_that_are_dicts_get_the_time_of_their_record(made: Stream, 
 
 
 async def test_the_next_agent_takes_up_what_was_read_with_its_own_size(made: Stream) -> None:
-    """The stream adds its processor once and closes both batch generators at its end."""
+    """The stream adds its processors once and closes both batch generators at its end."""
     first = made.take(5, None)
     await made.read(Event(1))
     second = made.take(2, None)
-    assert len(made._processors) == 2
+    assert len(made._processors) == 3
     assert made._active_agens == {first, second}
     await made.read(Event(2))
     assert await next_of(second) == [1, 2]
@@ -338,80 +351,6 @@ async def test_a_batch_that_a_commit_waits_for_is_handed_out_first(made: Stream)
     await reading
 
 
-# -- without transactions
-
-
-class Plain(TimelyStream, Stock):  # type: ignore[misc]
-    """TimelyStream over the stand-in, where Faust builds the batches."""
-
-
-@pytest.fixture(params=["at_least_once", "exactly_once"])
-async def plain(request: pytest.FixtureRequest) -> Any:
-    """A stream with an unacknowledged record of ``A``; outside of a worker there is no transaction."""
-    stream: Any = Plain() if request.param == "at_least_once" else Stream()
-    stream.app.in_transaction = False
-    stream.consumer._unacked_messages = {Held(A)}
-    return stream
-
-
-class Held:
-    """A record in an unfinished batch."""
-
-    def __init__(self, tp: TP) -> None:
-        self.tp, self.acked = tp, False
-
-
-async def wait(stream: Plain, *, full: bool = False, timeout: float = 60.0) -> bool:
-    """Wait as Faust's ``take`` does."""
-    event = asyncio.Event()
-    if full:
-        event.set()
-    async with asyncio.timeout(5.0):
-        return await stream.wait_for_stopped(event, timeout=timeout)
-
-
-async def test_a_wait_for_a_batch_ends_when_it_is_full_or_its_time_is_over(plain: Plain) -> None:
-    """The wait returns False for a full batch and True at the end of its time."""
-    assert not await wait(plain, full=True)
-    began = asyncio.get_running_loop().time()
-    assert await wait(plain, timeout=0.25)
-    assert asyncio.get_running_loop().time() - began >= 0.24
-
-
-@pytest.mark.parametrize("reason", ["stops", "flow", "leaving"])
-async def test_a_wait_for_a_batch_ends_where_its_records_hold_up_a_round(
-    plain: Plain, reason: str
-) -> None:
-    """The wait ends long before its time limit."""
-    if reason == "stops":
-        plain.app.should_stop = True
-    elif reason == "flow":
-        plain.flows = False
-    else:
-        plain.consumer.leaving = frozenset({A})
-    assert await wait(plain)
-
-
-@pytest.mark.parametrize("reason", ["other partitions", "no records", "nobody waits"])
-async def test_a_wait_for_a_batch_goes_on_where_it_holds_up_nothing(
-    plain: Plain, reason: str
-) -> None:
-    """The batch may fill up to its size or time limit."""
-    if reason == "other partitions":
-        plain.consumer.leaving = frozenset({B})
-    else:
-        plain.flows = False
-        if reason == "no records":
-            plain.consumer._unacked_messages = set()
-        else:
-            plain.app.conf.stream_wait_empty = False
-    waiting = asyncio.ensure_future(wait(plain))
-    await asyncio.sleep(0.3)
-    assert not waiting.done()
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-
-
 class Waited:
     """A stream whose Faust waits take their whole time; ``asked`` lists the waits' arguments."""
 
@@ -420,7 +359,7 @@ class Waited:
         loop = SimpleNamespace(time=lambda: self.now)
         monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: loop)
         monkeypatch.setattr(Stock, "wait_for_stopped", self._wait)
-        self.stream, self.events = Plain(), [asyncio.Event(), asyncio.Event()]
+        self.events = [asyncio.Event(), asyncio.Event()]
 
     async def _wait(self, *events: Any, timeout: float | None = None) -> bool:
         self.asked.append((events, None if timeout is None else round(timeout, 6)))
@@ -435,34 +374,10 @@ class Waited:
         return [timeout for _, timeout in self.asked]
 
 
-async def test_a_batch_is_looked_at_every_moment_until_its_time_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The last wait is as long as the remaining time; each of the events ends the wait."""
-    waited = Waited(monkeypatch)
-    assert await waited.stream.wait_for_stopped(*waited.events, timeout=2.5 * LOOK_S)
-    assert waited.times == [LOOK_S, LOOK_S, LOOK_S / 2]
-    assert {events for events, _ in waited.asked} == {tuple(waited.events)}
-    waited = Waited(monkeypatch, most=4)
-    assert not await waited.stream.wait_for_stopped(*waited.events)
-    assert waited.times == [LOOK_S] * 4, "without a limit until it is full"
-    waited = Waited(monkeypatch)
-    waited.stream.should_stop = True
-    assert await waited.stream.wait_for_stopped(*waited.events)
-    assert waited.times == [LOOK_S]
-
-
-async def test_a_wait_for_other_things_is_fausts_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait for anything else than events goes to Faust with the caller's timeout."""
-    waited, channel = Waited(monkeypatch), object()
-    assert await waited.stream.wait_for_stopped(channel, waited.events[0], timeout=7.0)
-    assert waited.asked == [((channel, waited.events[0]), 7.0)]
-
-
 async def test_a_batch_is_filled_until_its_time_is_over_look_by_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Under transactions the waits are the same; without a limit they end with a full batch."""
+    """The last wait is as long as the remaining time; without a limit they end with a full batch."""
     waited, stream = Waited(monkeypatch), Stream()
     stream.take(5, None)
     basket = stream._buffer

@@ -15,7 +15,6 @@ from faust.types import TP
 from faust_assigner.app.consumer import fetching, produced_topics
 from faust_assigner.app.consumer.fetching import _committed_while_assigned, seek_committed
 from faust_assigner.app.consumer.live_views import Narrowed
-from faust_assigner.app.consumer.streams import TimelyStream
 from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, Waits
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.retry import SAY_EVERY_S
@@ -23,7 +22,7 @@ from tests.unit.app.consumer.test_fetcher import A as T0
 from tests.unit.app.consumer.test_fetcher import B as T1
 from tests.unit.app.consumer.test_fetcher import C as T2
 from tests.unit.app.consumer.test_fetcher import Seeking, Turns, corrupt
-from tests.unit.app.consumer.test_stream_take import A, B, Event, Stock, Stream, next_of
+from tests.unit.app.consumer.test_stream_take import A, B, Event, Stream, next_of
 from tests.unit.app.consumer.test_whole_records import ID, ORDERS, PAYMENTS, Consumer
 
 C = TP("orders", 2)
@@ -41,15 +40,13 @@ async def test_a_full_buffer_passes_the_value_on_when_the_stream_stops() -> None
     assert [taken.value for taken in basket.filling] == ["first"]
 
 
-async def test_a_stream_starts_its_reader_with_each_take_and_closes_the_batches_with_itself() -> (
-    None
-):
-    """The stream's reader is Faust's own; a second ``take`` of an agent uses the same basket."""
+async def test_a_stream_starts_one_reader_and_closes_the_batches_with_itself() -> None:
+    """A second ``take`` of an agent uses the same basket, and the same reader while it reads."""
     stream = Stream()
     first = stream.take(3, None)
     second = stream.noack_take(5, None)
-    assert (stream.readers, stream._active_agens) == (2, {first, second})
-    assert (stream._buffer.most, len(stream._processors)) == (5, 2)  # type: ignore[union-attr]
+    assert (stream.readers, stream._active_agens) == (1, {first, second})
+    assert (stream._buffer.most, len(stream._processors)) == (5, 3)  # type: ignore[union-attr]
     assert not stream.enable_acks
 
 
@@ -78,27 +75,6 @@ async def test_the_time_for_a_batch_may_be_a_timedelta() -> None:
     batches = stream.take(2, timedelta(seconds=0.001))
     await stream.read(Event(1))
     assert await next_of(batches) == [1]
-
-
-@pytest.mark.parametrize(
-    ("unacked", "leaving", "expected"),
-    [((A, B), {B}, True), ((A, B), {C}, False), ((), {A}, False), ((B,), {A, B}, True)],
-)
-async def test_one_unfinished_record_of_a_leaving_partition_ends_the_wait(
-    unacked: tuple[TP, ...], leaving: set[TP], expected: bool
-) -> None:
-    """Unfinished records of kept partitions do not matter."""
-
-    class InTime(TimelyStream, Stock):  # type: ignore[misc]
-        """TimelyStream over the stand-in."""
-
-    stream = InTime()
-    stream.consumer._unacked_messages = [SimpleNamespace(tp=tp, acked=False) for tp in unacked]
-    stream.consumer.leaving = frozenset(leaving)
-    assert stream._holds_up_a_round() is expected
-    for record in stream.consumer._unacked_messages:
-        record.acked = True  # Faust forgets it only at the next commit
-    assert not stream._holds_up_a_round()
 
 
 def test_a_share_of_no_partition_has_none() -> None:
