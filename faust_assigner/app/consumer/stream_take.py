@@ -55,6 +55,8 @@ class BatchBuffer:
         self.is_ready = asyncio.Event()
         #: ``full`` is also set if the reader of the stream has failed with ``error``.
         self.full, self.room = asyncio.Event(), asyncio.Event()
+        #: Set when the agent has ended a batch.
+        self.is_done = asyncio.Event()
         self.error: BaseException | None = None
 
     async def collect(self, value: object) -> object:
@@ -74,6 +76,10 @@ class BatchBuffer:
         self.filling.append(TakenRecord(value, event))
         if len(self.filling) >= self.most:
             self.full.set()
+            if not self.stream.app.in_transaction:
+                # As in stock Faust the last record stays the stream's current event: replies go to it.
+                self.is_done.clear()
+                await self.stream.wait(self.is_done)
         return value
 
     async def maybe_declare(self) -> None:
@@ -274,6 +280,7 @@ class BatchingStream(LastingStream):
                 await held.wait_for_commit(buffer.batches[0][0].event, self._queued)
             batch = buffer.next_batch()
             if not batch:
+                buffer.is_done.set()
                 continue
             if exact:
                 # The last event has the highest offset, so a commit waits for the whole batch.
@@ -285,6 +292,7 @@ class BatchingStream(LastingStream):
                     _current_event.set(None)
                 for taken in () if by_hand else batch:
                     await self.ack(taken.event)
+                buffer.is_done.set()
 
     async def _fill(self, buffer: BatchBuffer, within_s: float | None) -> None:
         """Wait until ``buffer`` is full or ``within_s`` is over, in seconds (None: no limit).

@@ -138,7 +138,9 @@ class LastingStream(Stream):
 
     def _enable_passive(self, channel: ErrorChannel, *, declare: bool = False) -> None:
         """Read this stream in the background, unless a task does; ``channel`` gets an error of the task."""
-        if self._reader is None or self._reader.done():
+        if self._kept is None:  # no agent reads this stream
+            super()._enable_passive(channel, declare=declare)
+        elif self._reader is None or self._reader.done():
             self._reader = self.add_future(self._read(channel, declare))
 
     async def _read(self, channel: ErrorChannel, declare: bool) -> None:

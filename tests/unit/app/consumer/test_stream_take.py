@@ -163,7 +163,8 @@ async def test_a_value_without_a_record_is_refused(made: Stream) -> None:
 async def test_without_transactions_a_batch_mixes_partitions(made: Stream, method: str) -> None:
     """The order is that of the records, and no commit holds the batch back; no event is current."""
     made.app.in_transaction = False
-    args = (3, 0.5, "") if method == "take_with_timestamp" else (3, 0.5)
+    args = (4, 0.05, "") if method == "take_with_timestamp" else (4, 0.05)
+    made.keep_processors()
     batches = getattr(made, method)(*args)
     events = [Event(1), Event(2, B), Event(3)]
     await made.read(*events)
@@ -176,6 +177,7 @@ async def test_without_transactions_a_batch_mixes_partitions(made: Stream, metho
 
 async def test_an_error_of_the_reader_ends_the_run_after_the_batch_before_it(made: Stream) -> None:
     """A processor has failed; the next run begins a reader of its own, and the error comes once."""
+    made.keep_processors()
     batches = made.take(3, 60.0)
     await made.read(Event(1))
     assert made._buffer is not None
@@ -351,6 +353,95 @@ async def test_a_batch_that_a_commit_waits_for_is_handed_out_first(made: Stream)
     await reading
 
 
+# -- streams that no agent reads, without transactions: Faust makes the batches
+
+
+@pytest.fixture
+async def plain() -> Stream:
+    """A stream with an unacknowledged record of ``A``."""
+    stream = Stream()
+    stream.app.in_transaction = False
+    stream.consumer._unacked_messages = {Held(A)}
+    return stream
+
+
+class Held:
+    """A record in an unfinished batch."""
+
+    def __init__(self, tp: TP) -> None:
+        self.tp, self.acked = tp, False
+
+
+async def wait(stream: Stream, *, full: bool = False, timeout: float = 60.0) -> bool:
+    """Wait as Faust's ``take`` does."""
+    event = asyncio.Event()
+    if full:
+        event.set()
+    async with asyncio.timeout(5.0):
+        return await stream.wait_for_stopped(event, timeout=timeout)
+
+
+@pytest.mark.parametrize("method", ["take", "take_events", "take_with_timestamp", "noack_take"])
+async def test_batches_without_transactions_and_agent_are_fausts_own(method: str) -> None:
+    """Faust gets the same arguments; the stream keeps its processors and acknowledgements."""
+    stream, asked = Stream(), list[Any]()
+
+    def stock(self: Any, *args: Any) -> str:
+        asked.append(args)
+        return "Faust's"
+
+    stream.app.in_transaction = False
+    args = (3, 0.5, "at") if method == "take_with_timestamp" else (3, 0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stock, method, stock, raising=False)
+        assert getattr(stream, method)(*args) == "Faust's"
+    assert asked == [args]
+    stream.__aiter__()
+    assert (stream._processors, stream.enable_acks, stream._buffer) == (["echo"], True, None)
+
+
+async def test_a_wait_for_a_batch_ends_when_it_is_full_or_its_time_is_over(plain: Stream) -> None:
+    """The wait returns False for a full batch and True at the end of its time."""
+    assert not await wait(plain, full=True)
+    began = asyncio.get_running_loop().time()
+    assert await wait(plain, timeout=0.25)
+    assert asyncio.get_running_loop().time() - began >= 0.24
+
+
+@pytest.mark.parametrize("reason", ["stops", "flow", "leaving"])
+async def test_a_wait_for_a_batch_ends_where_its_records_hold_up_a_round(
+    plain: Stream, reason: str
+) -> None:
+    """The wait ends long before its time limit."""
+    if reason == "stops":
+        plain.app.should_stop = True
+    elif reason == "flow":
+        plain.flows = False
+    else:
+        plain.consumer.leaving = frozenset({A})
+    assert await wait(plain)
+
+
+@pytest.mark.parametrize("reason", ["other partitions", "no records", "nobody waits"])
+async def test_a_wait_for_a_batch_goes_on_where_it_holds_up_nothing(
+    plain: Stream, reason: str
+) -> None:
+    """The batch may fill up to its size or time limit."""
+    if reason == "other partitions":
+        plain.consumer.leaving = frozenset({B})
+    else:
+        plain.flows = False
+        if reason == "no records":
+            plain.consumer._unacked_messages = set()
+        else:
+            plain.app.conf.stream_wait_empty = False
+    waiting = asyncio.ensure_future(wait(plain))
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
 class Waited:
     """A stream whose Faust waits take their whole time; ``asked`` lists the waits' arguments."""
 
@@ -359,7 +450,8 @@ class Waited:
         loop = SimpleNamespace(time=lambda: self.now)
         monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: loop)
         monkeypatch.setattr(Stock, "wait_for_stopped", self._wait)
-        self.events = [asyncio.Event(), asyncio.Event()]
+        self.stream, self.events = Stream(), [asyncio.Event(), asyncio.Event()]
+        self.stream.app.in_transaction = False
 
     async def _wait(self, *events: Any, timeout: float | None = None) -> bool:
         self.asked.append((events, None if timeout is None else round(timeout, 6)))
@@ -372,6 +464,30 @@ class Waited:
     def times(self) -> list[float | None]:
         """Return the seconds of each wait."""
         return [timeout for _, timeout in self.asked]
+
+
+async def test_a_batch_is_looked_at_every_moment_until_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last wait is as long as the remaining time; each of the events ends the wait."""
+    waited = Waited(monkeypatch)
+    assert await waited.stream.wait_for_stopped(*waited.events, timeout=2.5 * LOOK_S)
+    assert waited.times == [LOOK_S, LOOK_S, LOOK_S / 2]
+    assert {events for events, _ in waited.asked} == {tuple(waited.events)}
+    waited = Waited(monkeypatch, most=4)
+    assert not await waited.stream.wait_for_stopped(*waited.events)
+    assert waited.times == [LOOK_S] * 4, "without a limit until it is full"
+    waited = Waited(monkeypatch)
+    waited.stream.should_stop = True
+    assert await waited.stream.wait_for_stopped(*waited.events)
+    assert waited.times == [LOOK_S]
+
+
+async def test_a_wait_for_other_things_is_fausts_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait for anything else than events goes to Faust with the caller's timeout."""
+    waited, channel = Waited(monkeypatch), object()
+    assert await waited.stream.wait_for_stopped(channel, waited.events[0], timeout=7.0)
+    assert waited.asked == [((channel, waited.events[0]), 7.0)]
 
 
 async def test_a_batch_is_filled_until_its_time_is_over_look_by_look(

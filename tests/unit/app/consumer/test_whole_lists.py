@@ -60,6 +60,14 @@ async def test_a_commit_may_wait_for_any_record_of_an_unfinished_batch() -> None
     assert asked == [events]
 
 
+async def test_a_full_batch_of_faust_is_handed_out_by_a_stream_that_stops() -> None:
+    """The event was set before the stop, so the wait was not in vain."""
+    stream, full = streams.Stream(), asyncio.Event()
+    full.set()
+    stream.app.in_transaction, stream.should_stop = False, True
+    assert await stream.wait_for_stopped(asyncio.Event(), full) is False
+
+
 @pytest.mark.parametrize("order", [(4, 7, 9), (9, 7, 4), (7, 9, 4)])
 def test_the_first_of_many_records_under_way_is_the_bound(order: tuple[int, ...]) -> None:
     """Only records of the partition count, and of the wanted partitions."""

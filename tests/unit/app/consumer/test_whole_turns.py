@@ -77,6 +77,23 @@ async def test_the_time_for_a_batch_may_be_a_timedelta() -> None:
     assert await next_of(batches) == [1]
 
 
+@pytest.mark.parametrize(
+    ("unacked", "leaving", "expected"),
+    [((A, B), {B}, True), ((A, B), {C}, False), ((), {A}, False), ((B,), {A, B}, True)],
+)
+async def test_one_unfinished_record_of_a_leaving_partition_ends_the_wait(
+    unacked: tuple[TP, ...], leaving: set[TP], expected: bool
+) -> None:
+    """Unfinished records of kept partitions do not matter."""
+    stream = Stream()
+    stream.consumer._unacked_messages = [SimpleNamespace(tp=tp, acked=False) for tp in unacked]
+    stream.consumer.leaving = frozenset(leaving)
+    assert stream._holds_up_a_round() is expected
+    for record in stream.consumer._unacked_messages:
+        record.acked = True  # Faust forgets it only at the next commit
+    assert not stream._holds_up_a_round()
+
+
 def test_a_share_of_no_partition_has_none() -> None:
     """An empty selection is a selection; the first argument's empty set means all, as in aiokafka."""
     assert [number for number in range(5) if number in Narrowed({1, 2}, only=())] == []
