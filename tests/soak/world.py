@@ -130,7 +130,7 @@ class World:
         for name, worker in self.fleet.workers.items():
             self.progress.take(name, worker.orders)
             worker.orders.clear()
-        # librdkafka stops fetching for a reader that is not polled for five minutes.
+        # librdkafka counts a reader that is not polled for five minutes as stuck.
         for _, outputs in self.flows():
             outputs.read()
         now, before = time.time(), self.ticked_at
