@@ -1,6 +1,6 @@
 """Log lines about peers, limited per kind: the first few lines, then the number of omitted lines.
 
-Peers choose names in these lines, so a line is one short line of printable characters.
+Peers choose the names in these lines, so each line is escaped and cut after 2,000 characters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RateLimitedLog:
             self._since[kind] = now
         self._logged[kind] += 1
         if self._logged[kind] <= LINES_PER_INTERVAL:
-            line = printable(message % details)
+            line = escaped_line(message % details)
             logger.log(level, "%s", line, exc_info=trace)
         elif self._logged[kind] == LINES_PER_INTERVAL + 1:
             logger.info(
@@ -57,10 +57,10 @@ class RateLimitedLog:
             logger.info("%s: %d more lines within a minute were left out", kind, left_out)
 
 
-def printable(text: str) -> str:
+def escaped_line(text: str) -> str:
     r"""Escape characters that are not printable, such as a new line, and omit the end of a long text.
 
-    >>> printable("group g\nERROR")
+    >>> escaped_line("group g\nERROR")
     'group g\\nERROR'
     """
     if len(text) > LINE_CHARS:

@@ -82,7 +82,7 @@ class Walk:
             raise LongRequest
 
     def cut(self, start: int, stop: int, kept: bytes, *, before: int | None = None) -> None:
-        """Replace a piece of the request before it is decoded; ``before`` is the place among the pieces."""
+        """Replace a piece of the request before it is decoded; insert it at index ``before`` of ``cuts``."""
         self.cuts = self.cuts or []
         self.cuts.insert(len(self.cuts) if before is None else before, (start, stop, kept))
 
@@ -252,6 +252,7 @@ def tag_section(known: Mapping[int, Shape]) -> Shape:
             else:
                 walk.cut(tag_start, end, b"")
             position = end
+        # More known fields than known tags: one is repeated. The decoder reads other repetitions.
         if kept > len(known):
             raise MalformedFrame("a tagged field is repeated")
         if kept < count:

@@ -43,15 +43,15 @@ class NoBrokerAnswers(TryAgain):
     """None of the named brokers can be reached."""
 
 
-class BrokersRefuse(NoBrokerAnswers):
-    """The named brokers refuse the connection: a wrong password, certificate or security protocol."""
+class LoginRefused(NoBrokerAnswers):
+    """The named brokers refuse the login or the TLS connection; another attempt would not help."""
 
     exit_code = FaustAssignerError.exit_code
 
 
 async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
     """Return a connected client, which the caller must close. ``connection`` are aiokafka's keywords.
-    Raises :class:`NoBrokerAnswers`, and :class:`BrokersRefuse` with the brokers' reason."""
+    Raises :class:`NoBrokerAnswers`, and :class:`LoginRefused` with the brokers' reason."""
     client = AIOKafkaClient(**connection)
     try:
         await client.bootstrap()
@@ -65,7 +65,9 @@ async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
         refusal = await find_connection_error(connection)
         if refusal is not None:
             reason = f"{type(refusal).__name__}: {refusal}"
-            raise BrokersRefuse(f"{named}: the connection is refused: {reason}") from None
+            raise LoginRefused(
+                f"{named} refused the login or the TLS connection: {reason}"
+            ) from None
         raise NoBrokerAnswers(f"no broker answers at {named}") from None
     return client
 

@@ -2,7 +2,7 @@
 
 A local file is written under a temporary name and renamed when it is complete; an object store shows
 complete files only. A reader therefore never sees a partial file. The pages of a Parquet file have
-checksums, because a flipped bit would else change figures without an error.
+checksums, because a flipped bit would otherwise change figures without an error.
 """
 
 from __future__ import annotations

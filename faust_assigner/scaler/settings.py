@@ -148,7 +148,7 @@ def read_metadata(
     if asked != group_id:
         raise ConfigError(f"{GROUP}: this scaler serves the group {group_id}, got {_shown(asked)}")
     own = {key: text for key, text in metadata.items() if key not in KEDA_KEYS | {GROUP}}
-    # The backlog has one target, under two keys: its own key replaces a default under the other key.
+    # The backlog has one target, under two keys: a ScaledObject's target replaces a default under either key.
     replaced = _TARGETS if _TARGETS & own.keys() else frozenset()
     kept = {key: text for key, text in defaults.items() if key not in replaced}
     return read_settings({**kept, **own})

@@ -133,7 +133,8 @@ FORWARD_S: Final = Setting(
     "FAUST_ASSIGNER_FORWARD_S",
     number("seconds above 0"),
     10.0,
-    "the time limit for a worker's answer to a GET or HEAD for a key, before the next worker is asked",
+    "the time limit of a GET or HEAD that is forwarded to another worker; for a table's key the next "
+    "worker is asked then",
 )
 REPAIRS: Final = Setting(
     "FAUST_ASSIGNER_REPAIRS",

@@ -139,7 +139,7 @@ def collect_garbage(
     file that a kept snapshot lists stays, whichever snapshot wrote the file. Leftovers of killed runs are
     removed after ``grace_ms`` without a change. If the storage reports no times, leftovers stay. While a run
     holds a lease, no file of its topic is removed. If a partition has a manifest of a later format version or
-    a manifest that cannot be read, none of its files is removed.
+    a manifest that cannot be read, none of its data files is removed.
     """
     if keep < 1:
         raise ValueError(
@@ -190,7 +190,7 @@ def _has_unknown(folders: Iterable[Found]) -> bool:
     for found in folders:
         if found.may_be_valid:
             logger.warning(
-                "%s-%d: nothing is removed, because snapshot %s may list any of the files: %s",
+                "%s-%d: no data file is removed, because snapshot %s may list any of the files: %s",
                 found.topic,
                 found.partition,
                 found.snapshot_id,

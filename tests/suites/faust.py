@@ -4,7 +4,7 @@
 
 The sdist of faust-streaming 0.15.3 is fetched once from the package index into the cache folder
 (``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``). The tests run in a separate environment,
-because they need an older pytest than ours; it has the rest from the environment of this process.
+because they need an older pytest than ours. All other packages come from the environment of this process.
 ``--stock`` runs the tests with Faust's own assignor,
 for comparison. Tests that need a broker or Redis at a fixed port, or a free-threaded Python, skip
 themselves with a message.

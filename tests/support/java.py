@@ -18,12 +18,12 @@ from faust_assigner.testing.kafka import KAFKA_VERSION, kafka_jars, kafka_server
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: The variable that each Java process reads.
 OPTIONS = "JDK_JAVA_OPTIONS"
-#: The longest time in which a Kafka stops and writes the archive: seconds on an idle machine.
+#: Seconds after which a Kafka that stops and writes the archive counts as stuck.
 END_S = 300
 
 
 def archive() -> Path:
-    """Return the path of the archive; it is beside the jars, because Java compares their times."""
+    """Return the path of the archive, beside the jars: Java refuses it if their times have changed."""
     return cache_dir() / f"kafka-{KAFKA_VERSION}" / "classes.jsa"
 
 

@@ -223,7 +223,7 @@ def serve(kind: str, number: int) -> None:
         importlib.import_module(module)
     if kind == "worker":
         _load_names_of_faust()
-        _compare_the_host()
+        _cache_shapes_of_the_host()
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=number) as source:
@@ -285,8 +285,8 @@ def _load_names_of_faust() -> None:
             getattr(faust, name)
 
 
-def _compare_the_host() -> None:
-    """Read the shapes of the host's names, which the start of every app compares and a process keeps."""
+def _cache_shapes_of_the_host() -> None:
+    """Compute the shapes of the host's names, which each app compares at its start and a process keeps."""
     from faust_assigner.app.host import check
 
     for api in check.PRIVATE_APIS:

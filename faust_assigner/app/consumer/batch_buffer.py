@@ -23,7 +23,7 @@ class TakenRecord(NamedTuple):
 
 
 class BatchBuffer:
-    """The records that wait for an agent: full batches, and ``filling`` with up to ``most`` records."""
+    """The records that wait for an agent: closed ``batches``, and ``filling`` with up to ``most`` records."""
 
     def __init__(self, stream: LastingStream, most: int) -> None:
         self.stream, self.most = stream, most
@@ -31,17 +31,18 @@ class BatchBuffer:
         #: The record that waits until ``filling`` has room.
         self.next: EventT[object] | None = None
         self.batches: deque[list[TakenRecord]] = deque()
-        #: Set if the processors of a run are complete; the reader waits for this before each record.
-        self.is_ready = asyncio.Event()
+        #: Set when the agent's run has added its processors; the reader waits for this before each record.
+        self.ready = asyncio.Event()
         #: ``full`` is also set if the reader of the stream has failed with ``error``.
         self.full, self.room = asyncio.Event(), asyncio.Event()
-        #: Set when the agent has ended a batch.
-        self.is_done = asyncio.Event()
+        #: Set when the agent has ended a batch; used without transactions only.
+        self.batch_done = asyncio.Event()
         self.error: BaseException | None = None
 
     async def collect(self, value: object) -> object:
         """Add the current record to ``filling``; wait while ``filling`` is full.
 
+        Without transactions, wait also until the agent has ended a batch that this record has filled.
         The stream calls this method as one of its processors. Raises RuntimeError without a current event.
         """
         event = self.stream.current_event
@@ -57,9 +58,10 @@ class BatchBuffer:
         if len(self.filling) >= self.most:
             self.full.set()
             if not self.stream.app.in_transaction:
-                # As in stock Faust the last record stays the stream's current event: replies go to it.
-                self.is_done.clear()
-                await self.stream.wait(self.is_done)
+                # As in stock Faust the last record stays the stream's current event: the
+                # agent's reply answers it.
+                self.batch_done.clear()
+                await self.stream.wait(self.batch_done)
         return value
 
     async def maybe_declare(self) -> None:

@@ -33,7 +33,7 @@ from aiokafka.util import create_task
 from faust.types.tuples import TP
 
 from faust_assigner.app.consumer.committed_offsets import UNKNOWN_OFFSET
-from faust_assigner.app.consumer.live_views import Narrowed
+from faust_assigner.app.consumer.live_views import PartitionSubset
 from faust_assigner.app.consumer.set_aside import FATAL_ERRORS, SetAside
 from faust_assigner.concurrency.cancellation import is_cancelled
 
@@ -183,13 +183,13 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             await self._subscription_state.wait_for_assignment()
         states = self._states()
         before = {state: state.position for state in states.values() if state.has_valid_position}
-        share = Narrowed(partitions)
+        share = PartitionSubset(partitions)
         found: Records = {}
         there = {tp for tp in self._records if tp in share}
         keep_up = self._at_end & there
         try:
             if max_records and max_records > 1 and 0 < len(keep_up) < len(there):
-                share = Narrowed(partitions, only=keep_up)
+                share = PartitionSubset(partitions, only=keep_up)
                 found = await super().fetched_records(share, 0, max_records // 2)
                 there -= keep_up
             if max_records is None:
@@ -200,7 +200,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             for waiting, tp in zip(range(len(backlogs), 0, -1), backlogs, strict=True):
                 if left <= 0:
                     break
-                share = Narrowed(partitions, only={tp})
+                share = PartitionSubset(partitions, only={tp})
                 # Put ``tp`` first: otherwise aiokafka checks each partition before ``tp`` again and again.
                 self._records.move_to_end(tp, last=False)
                 some = await super().fetched_records(share, 0, max(1, left // waiting))

@@ -44,8 +44,8 @@ class Wanted(Collection[TP]):
         return True
 
 
-class Narrowed(Container[TP]):
-    """The partitions in both ``partitions`` and ``only`` (None: all)."""
+class PartitionSubset(Container[TP]):
+    """The partitions in both ``partitions`` (None or empty: all) and ``only`` (None: all; empty: none)."""
 
     def __init__(
         self, partitions: Container[TP] | None, *, only: Collection[TP] | None = None

@@ -47,7 +47,7 @@ class Replies(ReplyConsumer):  # type: ignore[misc]
     Stock Faust keeps the correlation id of each reply for ever, about a kilobyte. A reply to a cancelled
     request, or a second reply to a request, ends its reader of replies, and so the worker. A second reply
     comes if the agent processes the request again. If the first request is cancelled within the three seconds
-    in which the reader starts, no reply is ever read.
+    in which stock Faust starts the reader, no request gets its reply.
     """
 
     def __init__(self, app: App, **options: object) -> None:

@@ -53,18 +53,18 @@ class BatchingStream(LastingStream):
         else:
             self._next_processors.append(processor)
 
-    def _drop_added(self) -> None:
-        """Keep the failed run's processors for the record that the reader has in hand."""
+    def _end_added_processors(self) -> None:
+        """Keep the failed run's processors until the reader has ended its current record."""
         if self._buffer is None:
-            super()._drop_added()
+            super()._end_added_processors()
         else:
-            self._buffer.is_ready.clear()
+            self._buffer.ready.clear()
             self._next_processors = []
 
     async def _begin_record(self, value: object) -> object:
         """Wait for the processors of the agent's run; the first processor of a stream with batches."""
         assert self._buffer is not None
-        await self._buffer.is_ready.wait()
+        await self._buffer.ready.wait()
         if self._next_processors is not None:
             self._take_added()
             self._processors += self._next_processors
@@ -94,13 +94,13 @@ class BatchingStream(LastingStream):
 
     def take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
         """Yield lists of values; with transactions the values of a list come from one partition."""
-        if self._is_stock():
+        if self._uses_faust_batches():
             return super().take(max_, within)
         return self._batches(max_, within, lambda taken: taken.value)
 
     def take_events(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
         """Yield lists of events; with transactions the events of a list come from one partition."""
-        if self._is_stock():
+        if self._uses_faust_batches():
             return super().take_events(max_, within)
         return self._batches(max_, within, lambda taken: taken.event)
 
@@ -108,7 +108,7 @@ class BatchingStream(LastingStream):
         self, max_: int, within: Seconds, timestamp_field_name: str
     ) -> AsyncGenerator[list[object], None]:
         """Yield lists of values as ``take`` does; store the record's timestamp in values of type dict."""
-        if self._is_stock():
+        if self._uses_faust_batches():
             return super().take_with_timestamp(max_, within, timestamp_field_name)
 
         def stamped(taken: TakenRecord) -> object:
@@ -120,12 +120,12 @@ class BatchingStream(LastingStream):
 
     def noack_take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
         """Yield lists of events as ``take_events`` does; the agent acknowledges the events itself."""
-        if self._is_stock():
+        if self._uses_faust_batches():
             return super().noack_take(max_, within)
         return self._batches(max_, within, lambda taken: taken.event, by_hand=True)
 
-    def _is_stock(self) -> bool:
-        """Return whether Faust makes the batches: no agent reads the stream, so there is no later run."""
+    def _uses_faust_batches(self) -> bool:
+        """Return whether Faust makes the batches: no transaction, and no agent with a later run."""
         return self._kept is None and not self.app.in_transaction
 
     def _batches(
@@ -151,7 +151,7 @@ class BatchingStream(LastingStream):
         elif self._next_processors is not None:
             self._next_processors.append(self._buffer.collect)
         self._buffer.most = most
-        self._buffer.is_ready.set()
+        self._buffer.ready.set()
         # no effect while a failed agent's background reader runs
         self._enable_passive(self._buffer)
         return self._buffer
@@ -177,7 +177,7 @@ class BatchingStream(LastingStream):
                 await held.wait_for_commit(buffer.batches[0][0].event, self._queued)
             batch = buffer.next_batch()
             if not batch:
-                buffer.is_done.set()
+                buffer.batch_done.set()
                 continue
             if exact:
                 # The last event has the highest offset, so a commit waits for the whole batch.
@@ -189,7 +189,7 @@ class BatchingStream(LastingStream):
                     _current_event.set(None)
                 for taken in () if by_hand else batch:
                     await self.ack(taken.event)
-                buffer.is_done.set()
+                buffer.batch_done.set()
 
     async def _fill(self, buffer: BatchBuffer, within_s: float | None) -> None:
         """Wait until ``buffer`` is full or ``within_s`` is over, in seconds (None: no limit).
@@ -213,7 +213,9 @@ class BatchingStream(LastingStream):
 
         ``take`` then returns the records that it has read.
         """
-        if not (self._is_stock() and all(isinstance(event, asyncio.Event) for event in coros)):
+        if not (
+            self._uses_faust_batches() and all(isinstance(event, asyncio.Event) for event in coros)
+        ):
             return await super().wait_for_stopped(*coros, timeout=timeout)
         loop = asyncio.get_running_loop()
         end = loop.time() + want_seconds(timeout) if timeout else None

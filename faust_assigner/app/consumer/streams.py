@@ -21,7 +21,7 @@ else:
 
 
 class ErrorChannel(Protocol):
-    """The channel of a created stream, or the buffer of batches, as the reader of the source uses it."""
+    """The destination of a reader's error: the channel of a created stream, or the buffer of batches."""
 
     async def maybe_declare(self) -> None:
         """Create the channel's topic, if it has one."""
@@ -38,7 +38,8 @@ class LastingStream(Stream):
     next run gets the stream that was created from it. Stock Faust acknowledges the failed record when Python
     frees the failed run's iterator. If the agent's function has a variable for the iterator, the error keeps
     it alive, and no commit passes the record. A record that fails in a processor (``filter``, ``echo``) is
-    never acknowledged. Here the beginning of the next run ends the failed run.
+    never acknowledged. Here ``begin_again`` ends the iterators of the failed run and
+    acknowledges its record.
     """
 
     #: The processors that stay if the agent fails; the next run adds the others again. None without an agent.
@@ -68,7 +69,7 @@ class LastingStream(Stream):
         The next run adds its processors (``filter``, ``echo``) again; in stock Faust they then run twice.
         """
         self._runs_again = True
-        self._drop_added()
+        self._end_added_processors()
         unfinished = [agen for agen in self._active_agens if not _has_ended(agen)]
         # The iterator acknowledges its record at its end, unless a processor of the record has failed.
         failed = None if unfinished else self.current_event
@@ -81,12 +82,12 @@ class LastingStream(Stream):
     ) -> None:
         """End the iterators and batches of the failed run, and acknowledge its ``failed`` record."""
         for agen in unfinished:
-            with suppress(RuntimeError):  # the task that reads a source is running: it continues
+            with suppress(RuntimeError):  # of a background reader, which continues
                 await agen.aclose()
         if failed is not None:
             await self.ack(failed)
 
-    def _drop_added(self) -> None:
+    def _end_added_processors(self) -> None:
         """Remove the processors that the agent has added in its failed run."""
         self._take_added()
 
@@ -147,7 +148,7 @@ class LastingStream(Stream):
         try:
             if declare:
                 await channel.maybe_declare()
-            # Otherwise the iterator would stop this stream, and this task, at an error.
+            # An iterator that starts the stream also stops it, and this task, after an error.
             await self.maybe_start()
             async for _ in self:
                 pass

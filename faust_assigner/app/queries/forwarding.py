@@ -4,8 +4,8 @@ Any member may advertise any URL, and stock Faust sends each request to this URL
 This module sends requests to allowed URLs only (``FAUST_ASSIGNER_URLS``). The headers
 ``Authorization`` and ``Cookie`` are sent only to the URLs in ``FAUST_ASSIGNER_CREDENTIALS_TO``.
 Redirects are not followed. The body is forwarded; stock Faust forwards only the length of the body. A
-forwarded request is not forwarded again. Each request has a time limit; stock Faust waits 300 s for a
-frozen worker.
+forwarded request is not forwarded again. A forwarded read ends after FAUST_ASSIGNER_FORWARD_S, a write
+after 300 s; stock Faust waits 300 s for both.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ async def join_group(call: Call, request: JoinGroupRequest) -> Values:
     size = sum(len(protocol.metadata) for protocol in request.protocols)
     if (
         len(request.protocols) > limits.MAX_PROTOCOLS_PER_MEMBER
-        or size > call.node.settings.message_max_bytes  # no group with such a member can be stored
+        or size > call.node.settings.message_max_bytes  # a limit of this broker
     ):
         return {"error_code": ErrorCode.invalid_request, "member_id": request.member_id}
     prefix = instance_id if instance_id is not None else call.client_id

@@ -15,7 +15,8 @@ from faust_assigner.coordinator.offsets import Committed, TopicPartition
 
 OFFSET: Final = struct.Struct(">qiqq")
 NEVER: Final = -1
-ALL_PROTOCOLS: Final = 4  # few members offer more than two protocols
+#: Stored metadata per byte of Kafka's record: the broker stores all protocols, Kafka the chosen protocol.
+STORED_PER_RECORD: Final = 4
 KIND, VERSION = "classic", 1  # in a group record; older records lack both
 #: Key in the JSON of a group -> field of the record. The members are encoded separately.
 _GROUP: Final = {
@@ -130,12 +131,13 @@ def record_size(record: GroupRecord) -> int:
 
 
 def limited_size(record: GroupRecord) -> int:
-    """Return the size that message.max.bytes limits.
+    """Return the size to compare with message.max.bytes.
 
-    The broker stores the metadata of all protocols. Above ALL_PROTOCOLS times Kafka's record they count, too.
+    The size of Kafka's record, or a quarter of the metadata of all protocols if that is larger: the broker
+    stores the metadata of all protocols.
     """
     stored = sum(len(p.metadata) for m in record.members for p in m.protocols)
-    return max(record_size(record), stored // ALL_PROTOCOLS)
+    return max(record_size(record), stored // STORED_PER_RECORD)
 
 
 def dump_group(record: GroupRecord) -> bytes:

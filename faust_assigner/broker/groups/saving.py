@@ -50,7 +50,7 @@ class GroupSaver:
         if size <= self.max_record_bytes:
             return False
         logger.warning(
-            "Could not store group %r: its record has %d bytes, message.max.bytes is %d",
+            "Could not store group %r: its size of %d bytes exceeds message.max.bytes, %d",
             group_id,
             size,
             self.max_record_bytes,

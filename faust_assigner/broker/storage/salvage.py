@@ -4,7 +4,7 @@ RocksDB cannot leave out a bad block: each compaction that reads the block fails
 A broker that accepts the loss copies the readable pairs into new files. The damaged files stay in a
 subfolder.
 
-``FOLDER/salvage.draft``   new files that are not complete; a later start removes them
+``FOLDER/salvage.draft``   new files that are not complete; the next copy removes them
 ``FOLDER/salvage``         complete new files, while the damaged files move to ``FOLDER/damaged-N``
 ``FOLDER/salvage.ready``   complete new files, while they move to ``FOLDER``
 """
@@ -25,7 +25,7 @@ from faust_assigner.broker.storage import write_audit
 
 DRAFT, WHOLE, READY = "salvage.draft", "salvage", "salvage.ready"
 BATCH_BYTES = 2**20
-#: The number of bytes by which a key is tried beyond the length of the last readable key.
+#: The binary search tries keys that are this many bytes longer than the last readable key.
 FURTHER_BYTES = 16
 
 

@@ -261,7 +261,7 @@ def test_a_static_member_that_stopped_is_retired(
     assert (again.exit_code, again.stdout) == (1, f"w1: not removed, {absent}\n")
 
 
-def test_a_refused_login_is_no_silent_broker(tmp_path: Path) -> None:
+def test_a_refused_login_is_reported_with_the_brokers_reason(tmp_path: Path) -> None:
     """The line names the broker and its reason, and a scheduler need not try again."""
     users, client = tmp_path / "users", tmp_path / "client.properties"
     users.write_text("alice=a long password\n")
@@ -280,5 +280,7 @@ def test_a_refused_login_is_no_silent_broker(tmp_path: Path) -> None:
     with EmbeddedBroker(settings=settings) as broker:
         reach = ["--bootstrap", broker.bootstrap, "--config", str(client)]
         done = CliRunner().invoke(main, ["status", "--group", "shop", *reach])
-    refused = f"{broker.bootstrap}: the connection is refused: SaslAuthenticationFailed"
+    refused = (
+        f"{broker.bootstrap} refused the login or the TLS connection: SaslAuthenticationFailed"
+    )
     assert (done.exit_code, refused in done.stderr) == (1, True), done.output

@@ -180,7 +180,7 @@ def test_unknown_tagged_fields_are_cut_out_and_known_ones_stay() -> None:
 
 
 @pytest.mark.parametrize("repeated", [2, 130, 300])
-def test_a_repeated_tagged_field_is_refused(repeated: int) -> None:
+def test_more_known_tagged_fields_than_tags_are_refused(repeated: int) -> None:
     """Beside an unknown field, 130 repetitions were misread, and 300 raised ValueError."""
     shape = tag_section({1: _fixed_size_rule(2)})
     count = two_bytes(repeated + 1)

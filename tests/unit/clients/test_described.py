@@ -227,8 +227,8 @@ def test_the_exit_code_of_retire_is_1_where_any_member_was_refused(
         (
             KafkaConnectionError("[('a', 1, 2)]"),
             OSError("wrong password"),
-            groups.BrokersRefuse,
-            "a:1, b:2: the connection is refused: OSError: wrong password",
+            groups.LoginRefused,
+            "a:1, b:2 refused the login or the TLS connection: OSError: wrong password",
         ),
         (RuntimeError("a bug"), None, RuntimeError, "a bug"),
     ],

@@ -25,6 +25,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", sorted([*PAGES, *TABLES]))
-def test_a_page_is_what_the_code_says(written: Path, name: str) -> None:
+def test_each_page_equals_its_generated_text(written: Path, name: str) -> None:
     """``python -m docs.generate`` writes a stale page anew, and replaces a wrong row."""
     assert (written / name).read_text() == (REFERENCE / name).read_text()

@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_read_now_is_not_a_missing_one(tmp_path: Path) -> 
 def test_a_manifest_that_cannot_be_read_hides_no_other_snapshot(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, error: OSError
 ) -> None:
-    """A restore then uses an older snapshot; gc, also in its second look, removes nothing."""
+    """A restore then uses an older snapshot; gc removes no file of the unreadable one."""
     storage = OneUnreadable(tmp_path / "s")
     storage.error = error
     catalog = Catalog(storage)

@@ -276,7 +276,7 @@ def test_a_valid_lease_keeps_its_topic_alone(shelf: Shelf, caplog: Any) -> None:
     assert shelf.gc(keep=1) == [(at(1, 1, "u"), "1 newer snapshots", 4)]
     assert f"its lease ends at {until}" in caplog.text
     assert (
-        f"u-0: nothing is removed, because snapshot {snapshot_id(1)} may list any of the files: "
+        f"u-0: no data file is removed, because snapshot {snapshot_id(1)} may list any of the files: "
         "manifest: format_version 3" in caplog.text
     )
     assert shelf.seen() == [2, 1]

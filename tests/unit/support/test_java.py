@@ -15,7 +15,7 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_only_an_archive_that_exists_is_named() -> None:
-    """Before, Java loads the classes from the jars."""
+    """Without an archive, Java loads the classes from the jars."""
     assert java.options() == java.JAVA
     java.archive().parent.mkdir()
     java.archive().touch()

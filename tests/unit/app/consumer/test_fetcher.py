@@ -23,7 +23,7 @@ from aiokafka.structs import TopicPartition
 
 from faust_assigner.app.consumer import fetcher as fetching
 from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, FairFetcher
-from faust_assigner.app.consumer.live_views import Narrowed
+from faust_assigner.app.consumer.live_views import PartitionSubset
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))
 
@@ -106,17 +106,17 @@ class Turns:
         return found
 
 
-def test_a_share_is_a_part_of_what_is_asked_for() -> None:
+def test_a_subset_has_the_partitions_in_both_collections() -> None:
     """None and an empty set stand for all partitions, as in aiokafka."""
 
-    def of(share: Narrowed) -> set[int]:
+    def of(share: PartitionSubset) -> set[int]:
         return {number for number in range(5) if number in share}
 
-    assert of(Narrowed({1, 2, 3}, only={2, 4})) == {2}
-    assert of(Narrowed({1, 2, 3})) == {1, 2, 3}
+    assert of(PartitionSubset({1, 2, 3}, only={2, 4})) == {2}
+    assert of(PartitionSubset({1, 2, 3})) == {1, 2, 3}
     for everything in (None, set[int]()):
-        assert of(Narrowed(everything, only={2, 4})) == {2, 4}
-        assert of(Narrowed(everything)) == {0, 1, 2, 3, 4}
+        assert of(PartitionSubset(everything, only={2, 4})) == {2, 4}
+        assert of(PartitionSubset(everything)) == {0, 1, 2, 3, 4}
 
 
 async def test_what_keeps_up_takes_no_more_than_half_beside_a_backlog() -> None:

@@ -214,7 +214,7 @@ async def test_no_values_have_no_replies(asked: Asked) -> None:
     assert asked.sent == []
 
 
-async def test_a_request_cancelled_while_the_reader_starts_leaves_the_reader_to_others(
+async def test_cancelling_the_first_request_does_not_stop_the_start_of_the_reader(
     tmp_path: Path,
 ) -> None:
     """Stock Faust marks the topic as read before it has started the reader."""
@@ -242,7 +242,7 @@ async def test_a_request_cancelled_while_the_reader_starts_leaves_the_reader_to_
     early.cancel()
     await asyncio.gather(early, return_exceptions=True)
     late = await asked.begin(asked.agent.ask(2, reply_to="more"), 2)
-    asked.reading.cancel()  # this other reader would take the reply
+    asked.reading.cancel()  # otherwise the fixture's reader takes the reply
     await asyncio.gather(asked.reading, return_exceptions=True)
     started.set()
     await replies._starts["more"]

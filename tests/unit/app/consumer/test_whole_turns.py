@@ -14,7 +14,7 @@ from faust.types import TP
 
 from faust_assigner.app.consumer import fetching, produced_topics
 from faust_assigner.app.consumer.fetching import _committed_while_assigned, seek_committed
-from faust_assigner.app.consumer.live_views import Narrowed
+from faust_assigner.app.consumer.live_views import PartitionSubset
 from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, Waits
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.retry import SAY_EVERY_S
@@ -41,7 +41,7 @@ async def test_a_full_buffer_passes_the_value_on_when_the_stream_stops() -> None
 
 
 async def test_a_stream_starts_one_reader_and_closes_the_batches_with_itself() -> None:
-    """A second ``take`` of an agent uses the same basket, and the same reader while it reads."""
+    """A second ``take`` of an agent uses the same buffer, and the same reader while the reader runs."""
     stream = Stream()
     first = stream.take(3, None)
     second = stream.noack_take(5, None)
@@ -94,10 +94,10 @@ async def test_one_unfinished_record_of_a_leaving_partition_ends_the_wait(
     assert not stream._holds_up_a_round()
 
 
-def test_a_share_of_no_partition_has_none() -> None:
+def test_a_subset_of_no_partition_is_empty() -> None:
     """An empty selection is a selection; the first argument's empty set means all, as in aiokafka."""
-    assert [number for number in range(5) if number in Narrowed({1, 2}, only=())] == []
-    assert [number for number in range(5) if number in Narrowed(set[int](), only={3})] == [3]
+    assert [number for number in range(5) if number in PartitionSubset({1, 2}, only=())] == []
+    assert [number for number in range(5) if number in PartitionSubset(set[int](), only={3})] == [3]
 
 
 async def test_a_turn_of_two_gives_the_first_to_what_keeps_up_wherever_it_queues() -> None:

@@ -237,7 +237,7 @@ def test_a_path_without_the_hosts_is_seen(name: str, always: bool) -> None:
     assert always_refers(getattr(Ours, name), "host") is always
 
 
-def test_the_list_of_names_says_which_ones_our_code_takes_the_place_of() -> None:
+def test_each_replaced_name_begins_its_use_with_overridden_replaced_or_wrapped() -> None:
     """The page of private names promises the word at the beginning of the use."""
     taken = {*overrides().values(), *(row.host for row in PUT)}
     silent = [

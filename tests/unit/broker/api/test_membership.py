@@ -112,7 +112,7 @@ def test_a_list_of_protocols_has_a_bound(
 
 @pytest.mark.parametrize(("spare", "error"), [(0, 0), (-1, 42)])
 def test_the_metadata_of_a_member_has_a_bound(spare: int, error: int) -> None:
-    """A group with larger metadata cannot be stored; each member could hold 16 MB in memory."""
+    """Otherwise each member could keep the 16 MB of a request in the broker's memory."""
 
     async def story(hall: Hall) -> int:
         most = hall.node.settings.message_max_bytes
