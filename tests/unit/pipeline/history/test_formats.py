@@ -239,7 +239,7 @@ class Reader(Session):
 
 
 def test_the_files_of_days_are_read_in_their_order_with_their_day(tmp_path: Path) -> None:
-    """The folder's name has the day; a table without rows has its columns."""
+    """The folder's name has the day; the pages are checked; a table without rows has its columns."""
     spark = Reader()
     made = tables(tmp_path, spark)
     found = made._rows("decisions", {"2026-11-02": "b", "2026-11-01": "a"})
@@ -250,6 +250,7 @@ def test_the_files_of_days_are_read_in_their_order_with_their_day(tmp_path: Path
     assert spark.steps == [
         ("schema", names),
         ("basePath", base),
+        ("parquet.page.verify-checksum.enabled", "true"),
         ("parquet", f"{base}/dt=2026-11-01/a.parquet", f"{base}/dt=2026-11-02/b.parquet"),
         ("select", tuple(names)),
     ]
@@ -258,7 +259,7 @@ def test_the_files_of_days_are_read_in_their_order_with_their_day(tmp_path: Path
     assert spark.steps == [("empty", [], lakehouse._schema("moves").names)]
     spark.steps.clear()
     made._rows("quarantine", {"all": "q"})
-    assert spark.steps[2] == ("parquet", f"{tmp_path}/quarantine/q.parquet")
+    assert spark.steps[3] == ("parquet", f"{tmp_path}/quarantine/q.parquet")
 
 
 def test_a_table_has_its_day_once_and_the_refused_lines_have_none() -> None:
