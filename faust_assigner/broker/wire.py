@@ -12,8 +12,9 @@ from typing import Any, Final
 from kio.index import KioIndexError, load_request_schema
 from kio.serial import entity_reader
 
-from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
+from faust_assigner.broker.limits import INLINE_ELEMENTS, MAX_ARRAY_ELEMENTS
 from faust_assigner.broker.request_walk import (
+    LongRequest,
     MalformedFrame,
     Shape,
     Walk,
@@ -48,7 +49,10 @@ def read_header(frame: bytes) -> RequestHeader:
     except (struct.error, UnicodeDecodeError) as error:
         raise MalformedFrame(f"bad request header: {error}") from None
     if _is_flexible(api_key, version):
-        position = tag_section({}).skip(Walk(frame), position)
+        try:
+            position = tag_section({}).skip(Walk(frame, INLINE_ELEMENTS), position)
+        except LongRequest:
+            raise MalformedFrame("the header has too many tagged fields") from None
     return RequestHeader(api_key, version, correlation, client_id, position)
 
 

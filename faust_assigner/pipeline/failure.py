@@ -56,7 +56,8 @@ def verdict(error: BaseException) -> tuple[str, int] | None:
             )
         return f"Spark: {last_words(text)}", TRY_AGAIN if _UNREACHABLE.search(text) else FAILED
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}", FAILED
+        code = TRY_AGAIN if _UNREACHABLE.search(_lineage(error)) else FAILED
+        return f"{error.filename}: {error.strerror}", code
     if package in _OUTSIDE or isinstance(error, OSError):
         name, said = type(error).__name__, str(error)
         said = said if said.startswith(name) else f"{name}: {said}"

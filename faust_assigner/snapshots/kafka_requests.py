@@ -23,8 +23,11 @@ _ENTRY = (
     "sasl_mechanism",
     "sasl_plain_username",
     "sasl_plain_password",
+    "sasl_oauth_token_provider",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
 )
-_KNOCK_TIMEOUT_MS = 10_000
+_KNOCK_TIMEOUT_MS = 3_000
 
 
 class UnreachableError(SnapshotError, TryAgain):
@@ -65,7 +68,7 @@ def is_retriable(error: Exception) -> bool:
 async def find_connection_error(connection: Connection) -> Exception | None:
     """Return the reason of a refused connection; None if no broker can be reached."""
     entry = {name: connection[name] for name in _ENTRY if name in connection}
-    for host, port, _ in collect_hosts(connection["bootstrap_servers"]):
+    for host, port, _ in collect_hosts(connection.get("bootstrap_servers", "localhost")):
         try:
             door = await create_conn(host, port, request_timeout_ms=_KNOCK_TIMEOUT_MS, **entry)
         except (KafkaConnectionError, TimeoutError):

@@ -68,6 +68,8 @@ CONNECT_S = 1.0
 #: The time limit of a request that may change data, in seconds (aiohttp's default). The limit is
 #: long because only the owner can answer such a request.
 PATIENT_S = 300.0
+#: The errors of an unreachable worker. The HTTP client of a stopping worker raises RuntimeError.
+UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
 PASSED_BACK = (
     "Content-Type",
     "Location",
@@ -177,4 +179,8 @@ class AllowlistRouter(Router):
         self.forwarding = Forwarding(app)
 
     async def _route_req(self, dest_url: URL, web: Web, request: Request) -> Response:
-        return await self.forwarding.forward(dest_url, web, request)
+        try:
+            return await self.forwarding.forward(dest_url, web, request)
+        except UNREACHABLE as error:
+            logger.info("Worker %s did not answer a request for a key: %r", dest_url, error)
+            raise ServiceUnavailable() from None

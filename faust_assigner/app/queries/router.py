@@ -6,14 +6,13 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
-import aiohttp
 from faust.exceptions import SameNode
 from faust.web.exceptions import ServiceUnavailable
 from mode import get_logger
 from yarl import URL
 
 from faust_assigner.app.queries.decide import Asked, Step, steps
-from faust_assigner.app.queries.forwarding import HOP, READS, Forwarding
+from faust_assigner.app.queries.forwarding import HOP, READS, UNREACHABLE, Forwarding
 from faust_assigner.app.queries.places import partition_of
 from faust_assigner.app.queries.reading import KEY, ROLE, Reading, unavailable
 from faust_assigner.app.queries.replica_status import ReplicaStatus
@@ -34,8 +33,6 @@ logger = get_logger(__name__)
 MARK = "_faust_assigner_standing"
 #: Seconds for which a worker that did not answer is asked last.
 SHUNNED_S = 2.0
-#: The errors of an unreachable worker. The HTTP client of a stopping worker raises RuntimeError.
-UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
 
 
 def _group(app: AppT, topic: str) -> int | None:

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers, limits
 from faust_assigner.broker.api.call import Again, Api, Call, Encoded, Values
+from faust_assigner.broker.groups import group_store
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
@@ -65,7 +66,8 @@ async def join_group(call: Call, request: JoinGroupRequest) -> Values:
     size = sum(len(protocol.metadata) for protocol in request.protocols)
     if (
         len(request.protocols) > limits.MAX_PROTOCOLS_PER_MEMBER
-        or size > call.node.settings.message_max_bytes  # a limit of this broker
+        # no group with such a member can be stored
+        or size // group_store.STORED_PER_RECORD > call.node.settings.message_max_bytes
     ):
         return {"error_code": ErrorCode.invalid_request, "member_id": request.member_id}
     prefix = instance_id if instance_id is not None else call.client_id

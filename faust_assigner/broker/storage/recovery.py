@@ -84,7 +84,7 @@ def examine(
             "Data is missing after a power failure: %s", "; ".join(map(str, losses[:NAMED]))
         )
         losses = []
-    if settings.log_recovery_check_batches:
+    if settings.log_recovery_check_batches or store.was_salvaged:
         losses += _unreadable_losses(catalogue, progress)
     if store.lost_writes or losses:
         _accept_or_refuse_losses(store, losses, settings)

@@ -85,6 +85,8 @@ class RocksStore:
         self._unmeasured = self._buffer  # bytes written since the last check of free space
         self.is_low = False  # whether records are refused because space is short
         self._is_broken = self._is_closed = False
+        #: Whether this start has replaced damaged files, or completed the replacement of a killed start.
+        self.was_salvaged = salvage.has_begun(folder)
         salvage.finish_replacing(folder)
         self._db: Rdict = self._open(folder)
         try:
@@ -93,6 +95,8 @@ class RocksStore:
             self._db.close()
             raise StoreFailed(f"cannot open {folder}: {error}") from error
         self._recent = RecentBatches()
+        if self.was_salvaged:
+            self.write_audit.recount(self.sequence)
         self.lost_writes = self.write_audit.count_lost_writes(self.sequence)
         if accepts_loss:
             try:
@@ -144,12 +148,17 @@ class RocksStore:
             if isinstance(error, StoreFailed) or type(error) is not Exception:
                 raise
             raise StoreFailed(f"cannot copy the data that can be read: {error}") from error
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception as error:  # a compaction has met the bad block before
+            logger.info("the damaged store could not be flushed: %s", error)
         damaged = salvage.replace_files(self._folder)
         self._db = self._open(self._folder)
+        self.write_audit.recount(self.sequence)
+        self.was_salvaged = True
         logger.error(
-            "The store was damaged: %s. The broker starts without this data; remove %s, the damaged "
-            "files, when they are not needed any more",
+            "The store was damaged: %s. The broker starts without the keys in these ranges. The damaged "
+            "files are in %s; remove the folder when you no longer need it",
             found,
             damaged,
         )

@@ -4,7 +4,7 @@ RocksDB cannot leave out a bad block: each compaction that reads the block fails
 A broker that accepts the loss copies the readable pairs into new files. The damaged files stay in a
 subfolder.
 
-``FOLDER/salvage.draft``   new files that are not complete; the next copy removes them
+``FOLDER/salvage.draft``   new files that are not complete; the next start removes them
 ``FOLDER/salvage``         complete new files, while the damaged files move to ``FOLDER/damaged-N``
 ``FOLDER/salvage.ready``   complete new files, while they move to ``FOLDER``
 """
@@ -25,8 +25,9 @@ from faust_assigner.broker.storage import write_audit
 
 DRAFT, WHOLE, READY = "salvage.draft", "salvage", "salvage.ready"
 BATCH_BYTES = 2**20
-#: The binary search tries keys that are this many bytes longer than the last readable key.
-FURTHER_BYTES = 16
+#: A key of a partition has 29 bytes; the search for readable keys tries keys with more bytes.
+KEY_BYTES, FURTHER_BYTES = 64, 16
+NAMED = 20  # the most unreadable places in one message
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,11 @@ class Salvaged:
     def __str__(self) -> str:
         places = "; ".join(
             f"keys after {last!r} and before {'the end' if following is None else repr(following)}"
-            for last, following in self.gaps
+            for last, following in self.gaps[:NAMED]
         )
-        return f"{self.kept} keys were kept, and these could not be read: {places}"
+        if len(self.gaps) > NAMED:
+            places += f"; and {len(self.gaps) - NAMED} more ranges"
+        return f"{self.kept} keys were copied; the keys in these ranges could not be read: {places}"
 
 
 def copy_readable(damaged: Rdict, fresh: Rdict, progress: Callable[[], None]) -> Salvaged:
@@ -81,15 +84,24 @@ def copy_readable(damaged: Rdict, fresh: Rdict, progress: Callable[[], None]) ->
 def _first_readable(damaged: Rdict, last: bytes) -> bytes | None:
     """Return the first readable key behind the bad block that follows ``last``; None if no key follows.
 
-    A seek to any key of a bad block fails, so a binary search finds the block's end. Cost: some hundred
-    seeks.
+    A seek to any key of a bad block fails, so a binary search finds the block's end. Growing steps bound
+    the search first: a far key may be in a later bad block, and the keys between would be lost. Cost: about
+    a thousand seeks.
     """
-    width = len(last) + FURTHER_BYTES
-    low, high = int.from_bytes(last.ljust(width, b"\0")), 256**width - 1
+    width = max(len(last), KEY_BYTES) + FURTHER_BYTES
+    low, step, most = int.from_bytes(last.ljust(width, b"\0")), 1, 256**width - 1
+
+    def is_readable(number: int) -> bool:
+        cursor = _cursor_at(damaged, number.to_bytes(width))
+        return cursor.valid() or _is_end(cursor)
+
+    while not is_readable(high := min(low + step, most)):
+        if high == most:
+            return None
+        low, step = high, 2 * step
     while high - low > 1:
         middle = (low + high) // 2
-        cursor = _cursor_at(damaged, middle.to_bytes(width))
-        if cursor.valid() or _is_end(cursor):
+        if is_readable(middle):
             high = middle
         else:
             low = middle
@@ -113,6 +125,11 @@ def _is_end(cursor: Any) -> bool:
     return True
 
 
+def has_begun(folder: Path) -> bool:
+    """Return whether a killed start has left a replacement unfinished."""
+    return (folder / WHOLE).exists() or (folder / READY).exists()
+
+
 def draft_folder(folder: Path) -> Path:
     """Return the folder for the new files, empty."""
     shutil.rmtree(folder / DRAFT, ignore_errors=True)
@@ -128,6 +145,7 @@ def replace_files(folder: Path) -> Path:
 def finish_replacing(folder: Path) -> Path | None:
     """Take the remaining steps of a replacement, if one has begun: a killed start may have taken some."""
     damaged = None
+    shutil.rmtree(folder / DRAFT, ignore_errors=True)
     if (folder / WHOLE).exists():
         damaged = next(
             path for number in count(1) if not (path := folder / f"damaged-{number}").exists()

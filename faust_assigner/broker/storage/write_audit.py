@@ -107,6 +107,11 @@ class WriteAudit:
         self._map[start : start + HEAD.size] = head + struct.pack(">I", crc32c(head))
         self._turn = 1 - self._turn
 
+    def recount(self, writes: int) -> None:
+        """Record ``writes`` although they are fewer than before: a copy of a store has fewer writes."""
+        for _ in range(COPIES):  # a start would read an old copy that has more writes
+            self.note(writes)
+
     def note_end(self, place: bytes, end: int) -> None:
         """Record the end of a partition, unless the disk is full.
 
@@ -162,8 +167,7 @@ class WriteAudit:
         self._free.clear()
         self._next = FIRST_ENTRY
         self.ends = {}
-        for _ in range(COPIES):  # a start would read an old copy that has more writes
-            self.note(writes)
+        self.recount(writes)
         for place, end in ends.items():
             self.note_end(place, end)
 

@@ -11,6 +11,7 @@ import pytest
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage import salvage
 from faust_assigner.broker.storage import write_audit as audit_module
 from faust_assigner.broker.storage.entries import OFFSET
 from faust_assigner.broker.storage.log import PartitionLog
@@ -79,6 +80,17 @@ def test_without_the_check_a_broken_batch_is_not_looked_for(tmp_path: Path) -> N
     keys = with_records(tmp_path, 3)
     without(tmp_path, keys[1][0])
     started(tmp_path, **NO_CHECK).close()
+
+
+def test_after_a_copy_of_the_readable_data_missing_batches_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy leaves out batches whose index entries it keeps; a reader would fail there."""
+    keys = with_records(tmp_path, 3)
+    without(tmp_path, keys[1][0])
+    monkeypatch.setattr(salvage, "has_begun", lambda folder: True)
+    with pytest.raises(StoreDamaged, match="t-0: offsets 1 to 1"):
+        started(tmp_path, **NO_CHECK)
 
 
 def test_a_power_loss_excuses_the_end_of_a_partition(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -412,7 +414,7 @@ def test_a_store_that_accepts_losses_leaves_out_only_the_unreadable_block(
     assert gaps == [*range(gaps[0], gaps[-1] + 1)]
     assert 0 < len(gaps) < 100
     assert (
-        f"{len(left) + 1} keys were kept, and these could not be read: keys after "
+        f"{len(left) + 1} keys were copied; the keys in these ranges could not be read: keys after "
         f"b'o{gaps[0] - 1:05d}' and before b'o{gaps[-1] + 1:05d}'" in caplog.text
     )
     for content in (b"1", b"2"):
@@ -423,6 +425,46 @@ def test_a_store_that_accepts_losses_leaves_out_only_the_unreadable_block(
     assert [int(key[1:]) for key, _ in again.scan(b"o")] == left
     assert [*again.scan(b"p")] == [(b"p", b"2")]
     again.close()
+
+
+def test_the_keys_behind_a_bad_block_of_long_keys_stay(tmp_path: Path) -> None:
+    """No key precedes the first block, so the search does not know the length of the keys."""
+    store = RocksStore(tmp_path)
+    keys = [b"b" + bytes(16) + number.to_bytes(12) for number in range(4000)]
+    store.write([(key, key * 8) for key in keys])
+    store._db.flush()
+    store.close()
+    (path,) = tmp_path.glob("*.sst")
+    content = bytearray(path.read_bytes())
+    for at in (0.0, 0.2, 0.4, 0.6, 0.8):
+        content[int(len(content) * at)] ^= 1
+    path.write_bytes(content)
+    store = RocksStore(tmp_path, accepts_loss=True)
+    assert 3500 < len([*store.scan(b"b")]) < 4000
+    store.close()
+
+
+def test_a_replacement_is_completed_after_a_compaction_has_met_the_bad_block(
+    tmp_path: Path,
+) -> None:
+    """RocksDB then also fails to close; the write of the killed broker stays."""
+    store = RocksStore(tmp_path)
+    for first in range(3):
+        store.write([(b"o%06d" % n, b"%0200d" % n**9) for n in range(first, 9000, 3)])
+        store._db.flush()
+    store.close()
+    path = min(tmp_path.glob("*.sst"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+    killed = "import os, pathlib, sys; from faust_assigner.broker.storage.rocks_store import RocksStore; "
+    killed += "RocksStore(pathlib.Path(sys.argv[1])).write([(b'p', b'1')]); os._exit(0)"
+    subprocess.run([sys.executable, "-c", killed, str(tmp_path)], check=True, timeout=60)
+    store = RocksStore(tmp_path, accepts_loss=True)
+    assert 8000 < len([*store.scan(b"o")]) < 9000
+    assert store.get(b"p") == b"1"
+    store.close()
+    RocksStore(tmp_path).close()
 
 
 @pytest.mark.parametrize("at", [0.0, 0.85])
@@ -452,6 +494,7 @@ def test_a_replacement_of_files_is_finished_after_a_kill_at_any_step(
         RocksStore(tmp_path, accepts_loss=True).close()
     monkeypatch.setattr(os, "rename", rename)
     store = RocksStore(tmp_path, accepts_loss=step == 1)
+    assert (store.lost_writes, store.write_audit.writes) == (0, store.sequence)
     assert 1900 < len(list(store.scan(b"o"))) < 2000
     assert list(store.scan(b"p")) == [(b"p", b"after")]
     store.close()

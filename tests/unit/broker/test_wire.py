@@ -156,6 +156,17 @@ def test_unknown_tagged_fields_are_ignored_as_the_protocol_demands() -> None:
     assert [t.name for t in message.topics] == ["t"]
 
 
+def test_a_header_with_many_tagged_fields_is_refused() -> None:
+    """The header is read on the event loop; a frame of 500 KB would stop all clients for half a second."""
+    frame = bytearray(sound_frame(3, 12))
+    fields = b"".join(bytes([number, 0]) for number in range(1, 121))
+    frame[13:14] = bytes([120]) + fields
+    assert read_header(bytes(frame)).body == 14 + len(fields)
+    frame[13 : 14 + len(fields)] = b"\x80\x08" + b"\1\0" * 1024
+    with pytest.raises(MalformedFrame):
+        read_header(bytes(frame))
+
+
 def test_bytes_after_the_message_are_ignored() -> None:
     """librdkafka 2.16 sends three extra bytes in a request for all topics."""
     assert decode_request(3, 13, bytes.fromhex("00000000010000"), 0).topics is None

@@ -39,6 +39,8 @@ def error_of(
         (error_of("botocore", "ClientError", "x", cause=ConnectionRefusedError()), TRY_AGAIN),
         (PermissionError("not yours"), FAILED),
         (TimeoutError("no answer"), TRY_AGAIN),
+        (TimeoutError(110, "timed out", "/mnt/x"), TRY_AGAIN),
+        (PermissionError(13, "not yours", "/mnt/x"), FAILED),
         (ModuleNotFoundError("x", name="pyspark"), FAILED),
     ],
 )

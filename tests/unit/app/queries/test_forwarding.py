@@ -129,6 +129,19 @@ class Routed(Made):
         return await self.router._route_req(*asked)
 
 
+async def test_a_worker_that_does_not_answer_is_a_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust knows only its own errors: any other one is a 500 with a traceback."""
+    it = Routed(monkeypatch)
+    for error in (TimeoutError(), ConnectionResetError(), aiohttp.ClientPayloadError()):
+
+        def fail(error: Exception = error, **asked: Any) -> Any:
+            raise error
+
+        monkeypatch.setattr(it.http, "request", fail)
+        with pytest.raises(ServiceUnavailable):
+            await it.forward(method="GET")
+
+
 async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -115,7 +115,7 @@ def test_the_metadata_of_a_member_has_a_bound(spare: int, error: int) -> None:
     """Otherwise each member could keep the 16 MB of a request in the broker's memory."""
 
     async def story(hall: Hall) -> int:
-        most = hall.node.settings.message_max_bytes
+        most = 4 * hall.node.settings.message_max_bytes + 3
         sizes = {"a": 1_000, "b": most - 1_000 - spare}
         protocols = [{"name": name, "metadata": bytes(size)} for name, size in sizes.items()]
         return int((await joined(hall, 5, protocols=protocols, group_instance_id="i")).error_code)
