@@ -26,7 +26,7 @@ class BatchBuffer:
     """The records that wait for an agent: closed ``batches``, and ``filling`` with up to ``most`` records."""
 
     def __init__(self, stream: LastingStream, most: int) -> None:
-        self.stream, self.most = stream, most
+        self.stream, self.most = stream, max(most, 1)
         self.filling: list[TakenRecord] = []
         #: The record that waits until ``filling`` has room.
         self.next: EventT[object] | None = None
@@ -35,8 +35,12 @@ class BatchBuffer:
         self.ready = asyncio.Event()
         #: ``full`` is also set if the reader of the stream has failed with ``error``.
         self.full, self.room = asyncio.Event(), asyncio.Event()
-        #: Set when the agent has ended a batch; used without transactions only.
+        #: Without transactions: the last record of a full batch, and the event that is set when the agent
+        #: has ended this batch.
+        self.awaited: EventT[object] | None = None
         self.batch_done = asyncio.Event()
+        #: The number of runs that take batches now.
+        self.takers = 0
         self.error: BaseException | None = None
 
     async def collect(self, value: object) -> object:
@@ -60,9 +64,22 @@ class BatchBuffer:
             if not self.stream.app.in_transaction:
                 # As in stock Faust the last record stays the stream's current event: the
                 # agent's reply answers it.
+                self.awaited = event
                 self.batch_done.clear()
                 await self.stream.wait(self.batch_done)
         return value
+
+    def end_batch(self, last: EventT[object]) -> None:
+        """Let the reader continue if it waits for the batch that ended with ``last``."""
+        if last is self.awaited:
+            self.batch_done.set()
+
+    def events(self) -> Iterator[EventT[object]]:
+        """Iterate over all records that no run has taken, and the record that the reader processes."""
+        yield from (taken.event for batch in self.batches for taken in batch)
+        yield from (taken.event for taken in self.filling)
+        if self.stream.current_event is not None:
+            yield self.stream.current_event
 
     async def maybe_declare(self) -> None:
         """Do nothing: a buffer has no topic."""
@@ -109,11 +126,14 @@ class BatchBuffer:
     def next_batch(self) -> list[TakenRecord]:
         """Remove the first batch and return its records of the current generation.
 
-        The current owners of the partitions read the records of earlier generations again.
+        The current owners of the partitions read the records of earlier generations again, and the records
+        that a revocation has given up.
         """
         generation = self.stream.app.consumer_generation_id
+        given_up = self.stream.app.consumer.kept_back.given_up
         return [
             taken
             for taken in self.batches.popleft()
             if taken.event.message.generation_id == generation
+            and taken.event.message not in given_up
         ]

@@ -62,6 +62,9 @@ class Replies(ReplyConsumer):  # type: ignore[misc]
         self.promises[correlation_id] = promise
         begin = partial(super().add, "", promise)  # one key for all: Faust keeps each key for ever
         start = self._starts.get(promise.reply_to)
+        if start is not None and start.done() and (start.cancelled() or start.exception()):
+            self._fetchers.pop(promise.reply_to, None)  # Faust's mark that the reader is starting
+            start = None
         if start is None:
             start = asyncio.get_running_loop().create_task(begin())
             self._starts[promise.reply_to] = start

@@ -148,9 +148,11 @@ class BatchingStream(LastingStream):
             self._processors.insert(0, self._begin_record)
             self._keep(self._begin_record)
             self.add_processor(self._buffer.collect)
-        elif self._next_processors is not None:
+        elif (
+            self._next_processors is not None and self._buffer.collect not in self._next_processors
+        ):
             self._next_processors.append(self._buffer.collect)
-        self._buffer.most = most
+        self._buffer.most = max(most, 1)
         self._buffer.ready.set()
         # no effect while a failed agent's background reader runs
         self._enable_passive(self._buffer)
@@ -164,32 +166,68 @@ class BatchingStream(LastingStream):
         by_hand: bool,
     ) -> AsyncGenerator[list[object], None]:
         exact = self.app.in_transaction
-        while not self.should_stop:
-            if not buffer.batches:
-                if not buffer.filling:
-                    buffer.raise_error()
-                await self._fill(buffer, within_s)
-                buffer.make_batches(mixed=not exact)
-                continue
-            if exact and not by_hand:
-                held = self.app.consumer.transactions.held
-                buffer.put_first(held.first_waited_for(batch[0].event for batch in buffer.batches))
-                await held.wait_for_commit(buffer.batches[0][0].event, self._queued)
-            batch = buffer.next_batch()
-            if not batch:
-                buffer.batch_done.set()
-                continue
-            if exact:
-                # The last event has the highest offset, so a commit waits for the whole batch.
-                _current_event.set(weakref.ref(batch[-1].event))
-            try:
-                yield [shown(taken) for taken in batch]
-            finally:
+        buffer.takers += 1
+        try:
+            while not self.should_stop:
+                if not buffer.batches:
+                    if not buffer.filling:
+                        buffer.raise_error()
+                    await self._fill(buffer, within_s)
+                    buffer.make_batches(mixed=not exact)
+                    continue
+                if exact and not by_hand:
+                    held = self.app.consumer.transactions.held
+                    buffer.put_first(
+                        held.first_waited_for(batch[0].event for batch in buffer.batches)
+                    )
+                    await held.wait_for_commit(buffer.batches[0][0].event, self._queued)
+                last = buffer.batches[0][-1].event
+                batch = buffer.next_batch()
+                if not batch:
+                    buffer.end_batch(last)
+                    continue
                 if exact:
-                    _current_event.set(None)
-                for taken in () if by_hand else batch:
-                    await self.ack(taken.event)
-                buffer.batch_done.set()
+                    # The last event has the highest offset, so a commit waits for the whole batch.
+                    _current_event.set(weakref.ref(batch[-1].event))
+                try:
+                    yield [shown(taken) for taken in batch]
+                finally:
+                    if exact:
+                        _current_event.set(None)
+                    for taken in () if by_hand else batch:
+                        await self.ack(taken.event)
+                    buffer.end_batch(last)
+        finally:
+            buffer.takers -= 1
+            if not buffer.takers and self.should_stop:
+                self._give_up(buffer)
+            elif not buffer.takers:
+                self.add_future(self._give_up_untaken(buffer))
+
+    async def _give_up_untaken(self, buffer: BatchBuffer) -> None:
+        """Give records in ``buffer`` up if a rebalance or the shutdown waits for them and no run takes them.
+
+        The agent may have left its loop, or its next run may not take yet: no code would end the records.
+        """
+        try:
+            while not buffer.takers and not self.should_stop:
+                if self._is_waited_for(list(buffer.events())):
+                    self._give_up(buffer)
+                if self.app.should_stop:
+                    # The reader waits for a run. The stop waits for this task, so it needs its own task.
+                    self._ending = asyncio.get_running_loop().create_task(self.stop())
+                    return
+                await asyncio.sleep(LOOK_S)
+        finally:
+            if not buffer.takers and self.should_stop:
+                self._give_up(buffer)
+
+    def _give_up(self, buffer: BatchBuffer) -> None:
+        consumer = self.app.consumer
+        is_all = self.should_stop or self.app.should_stop or not self.app.flow_control.is_active()
+        leaving: frozenset[TP] = getattr(consumer, "leaving", frozenset())
+        messages = [event.message for event in buffer.events()]
+        consumer.kept_back.give_up(m for m in messages if is_all or m.tp in leaving)
 
     async def _fill(self, buffer: BatchBuffer, within_s: float | None) -> None:
         """Wait until ``buffer`` is full or ``within_s`` is over, in seconds (None: no limit).

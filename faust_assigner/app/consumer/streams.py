@@ -48,6 +48,8 @@ class LastingStream(Stream):
     _runs_again = False
     #: The stream that ``group_by`` or ``through`` created from this stream.
     _created: LastingStream | None = None
+    #: The record that the stream has read last; Faust sets it.
+    current_event: EventT[object] | None
     #: The task that reads this stream in the background, for a created stream or for batches.
     _reader: asyncio.Future[None] | None = None
     #: The task that ends the failed run.
@@ -72,10 +74,15 @@ class LastingStream(Stream):
         self._end_added_processors()
         unfinished = [agen for agen in self._active_agens if not _has_ended(agen)]
         # The iterator acknowledges its record at its end, unless a processor of the record has failed.
-        failed = None if unfinished else self.current_event
+        failed = None if unfinished else self._take_failed()
         self._ending = asyncio.get_running_loop().create_task(self._end_run(unfinished, failed))
         if self._created is not None:
             self._created.begin_again()
+
+    def _take_failed(self) -> EventT[object] | None:
+        """Return the record whose processor has failed, once: a second call must not acknowledge it again."""
+        failed, self.current_event = self.current_event, None
+        return failed
 
     async def _end_run(
         self, unfinished: Collection[AsyncGenerator[object]], failed: EventT[object] | None
@@ -124,7 +131,8 @@ class LastingStream(Stream):
     def _create(self, create: Callable[[], LastingStream]) -> LastingStream:
         # Faust moves this stream's processors to the created stream.
         if self._created is not None and self._runs_again:
-            self._created._processors.extend(self._take_added())
+            for processor in self._take_added():
+                self._created.add_processor(processor)
             # no effect while the source is read
             self._enable_passive(self._created.channel, declare=True)
             return self._created
@@ -153,6 +161,8 @@ class LastingStream(Stream):
             async for _ in self:
                 pass
         except Exception as error:
+            if (failed := self._take_failed()) is not None:
+                await self.ack(failed)
             await channel.throw(error)
         else:
             await self.stop()

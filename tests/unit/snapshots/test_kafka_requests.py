@@ -116,7 +116,7 @@ def test_an_unreachable_broker_is_asked_for_the_real_reason(
     lost = KafkaConnectionError("lost")
     with pytest.raises(RefusedByKafka if refusal else UnreachableError) as found:
         run_request(CONNECTION, fails(lost))
-    how = {"request_timeout_ms": 10_000, "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
+    how = {"request_timeout_ms": 3_000, "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
     tried = sorted(act for act in doors.acts if act != "close")
     assert [act[2] for act in tried] == [how] * (len(outcomes) - len(doors.outcomes))
     assert doors.acts.count("close") == outcomes.count(None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
 from typing import Any
 
 import pytest
 
+from tests.support.waiting import until
 from tests.support.workers.cooperative import CooperativeWorker, owning
 
 #: A function that reads the records of a run: it yields lists of numbers.
@@ -55,10 +57,14 @@ class Failing(CooperativeWorker):
             agent.supervisor.wakeup()  # otherwise it looks every five seconds
         return last in self.numbers
 
+    def send(self, *numbers: int) -> None:
+        """Send the numbers."""
+        for number in numbers:
+            self.logs.append(self.source(), b'"key"', str(number).encode())
+
     async def committed_after(self, count: int) -> int:
         """Send ``count`` numbers, wait until the agent has read the last, and return the committed offset."""
-        for number in range(count):
-            self.logs.append(self.source(), b'"key"', str(number).encode())
+        self.send(*range(count))
         assert await self.until(lambda: self.has_read(count - 1))
         assert await self.until(lambda: not list(self.app.consumer._unacked_messages))
         await self.app.consumer.commit()
@@ -140,8 +146,7 @@ async def test_records_after_a_failed_batch_of_an_agent_that_acknowledges_by_its
     worker = Failing()
     worker.way, worker.at = noack_take, (4,)
     async with owning(worker, [0]):
-        for number in range(20):
-            worker.logs.append(worker.source(), b'"key"', str(number).encode())
+        worker.send(*range(20))
         assert await worker.until(lambda: worker.has_read(19))
         assert worker.numbers == list(range(20))
         (failed,) = (numbers for numbers in worker.read if 4 in numbers)
@@ -149,3 +154,114 @@ async def test_records_after_a_failed_batch_of_an_agent_that_acknowledges_by_its
         assert worker.logs.committed[worker.source()] <= failed[0]
         for message in list(worker.app.consumer._unacked_messages):
             worker.app.consumer.ack(message)  # so that the worker need not wait for them
+
+
+async def test_a_run_that_fails_before_its_first_record_acknowledges_nothing_again() -> None:
+    """Otherwise a commit would pass the record while a second agent still processes it."""
+
+    class Shared(Failing):
+        """A second agent stays in record 5."""
+
+        runs = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.released, self.seen = asyncio.Event(), list[int]()
+            self.app.agent(self.orders)(self.keep)
+
+        async def keep(self, orders: Any) -> None:
+            """Read all records, and wait in record 5."""
+            async for number in orders:
+                self.seen.append(number)
+                if number == 5:
+                    await self.released.wait()
+
+        def has_read(self, last: int) -> bool:
+            if monotonic() > self.woken_at + 0.03:
+                self.woken_at = monotonic()
+                for agent in self.app.agents.values():
+                    agent.supervisor.wakeup()
+            return self.runs >= 3
+
+    async def way(worker: Failing, orders: Any) -> AsyncIterator[list[int]]:
+        assert isinstance(worker, Shared)
+        worker.runs += 1
+        if worker.runs == 2:
+            raise ConnectionError("no database yet")
+        async for numbers in values(worker, orders):
+            yield numbers
+
+    worker = Shared()
+    worker.way, worker.in_filter = way, (5,)
+    async with owning(worker, [0]):
+        worker.send(*range(6))
+        assert await worker.until(lambda: worker.has_read(5) and 5 in worker.seen)
+        await asyncio.sleep(0.1)
+        await worker.app.consumer.commit()
+        assert worker.logs.committed[worker.source()] == 5
+        worker.released.set()
+
+
+async def test_a_record_that_fails_in_the_filter_while_the_agent_fails_is_acknowledged() -> None:
+    """The reader is one record ahead of the failing batch; the next run does not know this record."""
+
+    async def slow(worker: Failing, orders: Any) -> AsyncIterator[list[int]]:
+        async for numbers in take(worker, orders):
+            await asyncio.sleep(0.2)
+            yield numbers
+
+    worker = Failing()
+    worker.way, worker.at, worker.in_filter = slow, (4,), (5,)
+    async with owning(worker, [0]):
+        worker.send(0, 1, 2, 3, 4)
+        assert await worker.until(lambda: 2 in worker.numbers)
+        worker.send(5)
+        assert await worker.until(lambda: worker.has_read(4))
+        assert await worker.until(lambda: not list(worker.app.consumer._unacked_messages))
+        await worker.app.consumer.commit()
+        assert worker.logs.committed[worker.source()] == 6
+
+
+async def test_an_agent_that_calls_take_for_each_batch_gets_each_record_once() -> None:
+    """After an error the second call comes before the reader's next record."""
+
+    async def one_by_one(worker: Failing, orders: Any) -> AsyncIterator[list[int]]:
+        while True:
+            async for numbers in orders.take(5, within=0.1):
+                await asyncio.sleep(0.1)
+                yield numbers
+                break
+
+    worker = Failing()
+    worker.way, worker.at = one_by_one, (1,)
+    async with owning(worker, [0]):
+        assert await worker.committed_after(20) == 20
+        assert worker.numbers == list(range(20))
+
+
+async def test_records_that_no_run_takes_hold_up_neither_a_rebalance_nor_the_stop() -> None:
+    """The agent has left its loop; the reader of its batches has read on."""
+
+    async def two(worker: Failing, orders: Any) -> AsyncIterator[list[int]]:
+        batches = take(worker, orders)
+        yield await anext(batches)
+        yield await anext(batches)
+
+    worker = Failing()
+    worker.way = two
+    async with owning(worker, [0]):
+        worker.send(*range(10))
+        assert await worker.until(lambda: len(worker.read) == 2)
+        assert await worker.until(lambda: len(list(worker.app.consumer._unacked_messages)) >= 3)
+        async with asyncio.timeout(20):
+            await worker.rebalance([0])
+        await worker.app.consumer.commit()
+        assert worker.logs.committed[worker.source()] == len(worker.numbers)
+        (stream,) = {
+            actor.stream for agent in worker.app.agents.values() for actor in agent._actors
+        }
+        began = monotonic()
+    assert monotonic() - began < 20
+    await until(
+        lambda: stream._ending is not None and stream._ending.done(), "the end of the stream"
+    )

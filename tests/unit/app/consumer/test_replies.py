@@ -269,3 +269,37 @@ async def test_a_reply_whose_model_has_other_fields_is_an_error_of_its_request(
     asked.arrived.put_nowait(ReqRepResponse("0", older, asked.sent[0]))
     with pytest.raises(TypeError, match="cents"):
         await task
+
+
+async def test_a_reader_that_could_not_start_is_started_by_the_next_request(tmp_path: Path) -> None:
+    """In stock Faust all later requests wait for a reader that does not exist."""
+    asked = Asked(tmp_path)
+    declared = list[int]()
+
+    class Topic:
+        """A topic of replies that can be declared at the second attempt."""
+
+        topics = ("more",)
+
+        async def maybe_declare(self) -> None:
+            """Fail once."""
+            declared.append(1)
+            if len(declared) == 1:
+                raise ConnectionError("no broker")
+
+        def stream(self) -> Any:
+            """Return a stream of the arriving replies."""
+            return asked._take()
+
+    asked.replies._reply_topic = lambda name: Topic()
+    asked.replies.sleep = lambda seconds: asyncio.sleep(0)
+    with pytest.raises(ConnectionError):
+        await asked.agent.ask(1, reply_to="more")
+    late = await asked.begin(asked.agent.ask(2, reply_to="more"), 2)
+    await asked.replies._starts["more"]
+    assert len(declared) == 2
+    late.cancel()
+    reader = asked.replies._fetchers["more"]
+    reader.cancel()
+    await asyncio.gather(late, reader, return_exceptions=True)
+    await asked.stop()

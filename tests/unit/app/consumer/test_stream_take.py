@@ -50,8 +50,13 @@ class Stock(Host):  # type: ignore[misc]
             waits_for=lambda events: self.waits,
         )
         transactions = SimpleNamespace(held=held)
+        #: The given-up messages: a list, because these messages have no hash.
+        given_up: list[Any] = []
         self.consumer = SimpleNamespace(
-            transactions=transactions, leaving=frozenset(), _unacked_messages=set()
+            transactions=transactions,
+            leaving=frozenset(),
+            _unacked_messages=set(),
+            kept_back=SimpleNamespace(given_up=given_up, give_up=given_up.extend),
         )
         self.flows = True
         self.app = SimpleNamespace(
@@ -75,9 +80,9 @@ class Stock(Host):  # type: ignore[misc]
         self._processors.append(processor)
 
     def add_future(self, reading: Any) -> Any:
-        """Count a reader; the test reads in its place."""
+        """Count a reader of the stream; the test reads in its place."""
         reading.close()
-        self.readers += 1
+        self.readers += reading.__name__ != "_give_up_untaken"
         return SimpleNamespace(done=lambda: self.has_failed)
 
     def __aiter__(self) -> Any:
@@ -189,6 +194,41 @@ async def test_an_error_of_the_reader_ends_the_run_after_the_batch_before_it(mad
     batches = made.take(3, 0.05)
     await made.read(Event(2))
     assert (await next_of(batches), made.readers) == ([2], 2)
+
+
+async def test_records_that_a_revocation_has_given_up_are_not_handed_out(made: Stream) -> None:
+    """Their new owner reads them; a cooperative round does not change the generation."""
+    batches = made.take_events(3, 0.05)
+    events = [Event(1), Event(2), Event(3)]
+    for event in events:
+        event.message.offset = event.value  # else the messages are equal
+    await made.read(*events)
+    made.consumer.kept_back.give_up([events[1].message])
+    assert await next_of(batches) == [events[0], events[2]]
+
+
+async def test_the_reader_waits_for_the_end_of_the_batch_that_its_record_has_filled(
+    made: Stream,
+) -> None:
+    """The end of an earlier batch must not release it: replies would go to another request."""
+    made.app.in_transaction = False
+    made.keep_processors()
+    batches = made.take(2, 0.05)
+    await made.read(Event(1))
+    assert await next_of(batches) == [1]
+    reading = asyncio.ensure_future(made.read(Event(2), Event(3), Event(4)))
+    assert await next_of(batches) == [2, 3]
+    await asyncio.sleep(0.05)
+    assert made.current_event.value == 3  # type: ignore[attr-defined]
+    assert await next_of(batches) == [4]
+    await reading
+
+
+async def test_a_size_of_zero_is_a_size_of_one(made: Stream) -> None:
+    """As in stock Faust."""
+    batches = made.take(0, None)
+    await made.read(Event(1))
+    assert await next_of(batches) == [1]
 
 
 async def test_events_are_handed_out_as_they_are(made: Stream) -> None:
