@@ -27,6 +27,7 @@ SHELL = [block for block in ALL if block.language in ("sh", "console") and not b
 #: Pages with their own tests.
 APART = ("docs/tutorial/first-app.md", "docs/how-to/at-3-am.md")
 PARTITIONS = {"transfers": 4, "shop-balances-changelog": 4}
+CHANGELOG = "shop-balances-changelog"
 NOON = 1_795_262_400.0
 
 
@@ -41,9 +42,14 @@ def stage(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
     if page in ON_SPARK:
         tmp_path = request.getfixturevalue("spark_for_commands").empty_folder()
     (tmp_path / "shop.py").write_text((ROOT / "tests/integration/docs/shop.py").read_text())
-    here = Stage(tmp_path, environment={"SHOP_DATA": str(tmp_path / "shop-data"),
-                                        "WEB_PORT": str(free_port()),
-                                        "JDK_JAVA_OPTIONS": warm_spark.OPTIONS})
+    here = Stage(
+        tmp_path,
+        environment={
+            "SHOP_DATA": str(tmp_path / "shop-data"),
+            "WEB_PORT": str(free_port()),
+            "JDK_JAVA_OPTIONS": warm_spark.OPTIONS,
+        },
+    )
     here.stands_for = {
         "/var/lib/shop/ledger": str(tmp_path / "ledger"),
         "/var/log/shop": str(tmp_path / "ledger"),
@@ -68,25 +74,73 @@ def ledger_of_four(folder: Path) -> None:
     folder.mkdir()
     lines = []
     for number, names in enumerate(("123", "1234")):
-        members = [Member(f"worker-{n}", PARTITIONS, rack_id=f"az-{'abc'[int(n) % 3]}") for n in names]
+        members = [
+            Member(f"worker-{n}", PARTITIONS, rack_id=f"az-{'abc'[int(n) % 3]}") for n in names
+        ]
         p = plan(members, PARTITIONS, replicas=1, changelogs={"shop-balances-changelog"})
         one = {"group_id": "shop", "decision_id": f"d{number}"}
-        lines.append(encode("decision", {
-            **one, "ts": NOON + 60 * number, "generation": number + 1, "trigger": "join", "policy": "ours",
-            "config": {"replicas": "1"}, "solve_ms": 1.0, "members": [
-                {"member_id": m.member_id, "rack": m.rack_id, "capacity": 1.0, "epoch": number}
-                for m in members]}))
+        lines.append(
+            encode(
+                "decision",
+                {
+                    **one,
+                    "ts": NOON + 60 * number,
+                    "generation": number + 1,
+                    "trigger": "join",
+                    "policy": "ours",
+                    "config": {"replicas": "1"},
+                    "solve_ms": 1.0,
+                    "members": [
+                        {
+                            "member_id": m.member_id,
+                            "rack": m.rack_id,
+                            "capacity": 1.0,
+                            "epoch": number,
+                        }
+                        for m in members
+                    ],
+                },
+            )
+        )
         for role in ("active", "standby"):
-            lines += [encode("assignment", {
-                **one, "topic": topic, "partition": n, "role": role, "member_id": m.member_id,
-                "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
-                for m in members for topic, numbers in getattr(p, f"{role}s")(m.member_id).items()
-                for n in numbers]
-    lines += [encode("partition_sample", {
-        "group_id": "shop", "ts": NOON + 30 * turn, "topic": "transfers", "partition": partition,
-        "end_offset": 900, "committed_offset": 900, "bytes_in": 4000 * (partition + 1),
-        "records_in": 100 * (partition + 1), "cpu_ms": 50.0 * (partition + 1), "state_bytes": 1000})
-        for turn in range(4) for partition in range(4)]
+            lines += [
+                encode(
+                    "assignment",
+                    {
+                        **one,
+                        "topic": topic,
+                        "partition": n,
+                        "role": role,
+                        "member_id": m.member_id,
+                        "prev_member_id": None,
+                        "moved": False,
+                        "standby_hit": False,
+                        "cold": False,
+                    },
+                )
+                for m in members
+                for topic, numbers in getattr(p, f"{role}s")(m.member_id).items()
+                for n in numbers
+            ]
+    lines += [
+        encode(
+            "partition_sample",
+            {
+                "group_id": "shop",
+                "ts": NOON + 30 * turn,
+                "topic": "transfers",
+                "partition": partition,
+                "end_offset": 900,
+                "committed_offset": 900,
+                "bytes_in": 4000 * (partition + 1),
+                "records_in": 100 * (partition + 1),
+                "cpu_ms": 50.0 * (partition + 1),
+                "state_bytes": 1000,
+            },
+        )
+        for turn in range(4)
+        for partition in range(4)
+    ]
     (folder / "worker-1.jsonl").write_bytes(b"\n".join(line.strip() for line in lines) + b"\n")
 
 
@@ -123,7 +177,9 @@ def with_broker(stage: Stage, request: pytest.FixtureRequest) -> None:
     stage.environment["SHOP_BROKER"] = broker.bootstrap
     # As wide as the table: a consumer's metadata request would create it with one partition.
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for created in admin.create_topics([NewTopic("transfers", PARTITIONS["transfers"], 1)]).values():
+    for created in admin.create_topics(
+        [NewTopic("transfers", PARTITIONS["transfers"], 1)]
+    ).values():
         created.result(10)
     stage.stands_for = {"kafka:9092": broker.bootstrap, **stage.stands_for}
 
@@ -133,7 +189,9 @@ def with_storage(stage: Stage, request: pytest.FixtureRequest) -> str:
     import os
 
     folder: str = request.getfixturevalue("s3_folder")
-    stage.environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    stage.environment |= {
+        name: value for name, value in os.environ.items() if name.startswith("AWS_")
+    }
     return folder
 
 
@@ -154,6 +212,10 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
     stage.stands_for["s3://bucket/snapshots"] = with_storage(stage, request)
     stage.environment["FAUST_ASSIGNER_LEDGER"] = str(stage.folder / "ledger")
     broker: Any = request.getfixturevalue("embedded_broker")
+    # The producer's request would create it with one partition.
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for created in admin.create_topics([NewTopic(CHANGELOG, PARTITIONS[CHANGELOG], 1)]).values():
+        created.result(10)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(400):
         key = json.dumps(f"account-{number}")
@@ -177,8 +239,12 @@ def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
     etcd = etcd_server()
     endpoint = etcd.__enter__().endpoint
     request.addfinalizer(lambda: etcd.__exit__(None, None, None))
-    stage.stands_for = {"http://etcd-0:2379,http://etcd-1:2379": f"http://{endpoint}", "0.0.0.0": "127.0.0.1",
-                        "kafka:9092": f"127.0.0.1:{stage.stands_for['9092']}", **stage.stands_for}
+    stage.stands_for = {
+        "http://etcd-0:2379,http://etcd-1:2379": f"http://{endpoint}",
+        "0.0.0.0": "127.0.0.1",
+        "kafka:9092": f"127.0.0.1:{stage.stands_for['9092']}",
+        **stage.stands_for,
+    }
     authority = Authority(stage.folder, "ca")
     authority.ca.rename(stage.folder / "ca.pem")
     authority.sign("service")
@@ -187,8 +253,10 @@ def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 def is_drained(stage: Stage) -> None:
     """The drained consumer has ended by itself; the other consumer still runs."""
-    running = {name: next(one for one in stage.services if f"--name {name} " in one.command)
-               for name in ("c1", "c2")}
+    running = {
+        name: next(one for one in stage.services if f"--name {name} " in one.command)
+        for name in ("c1", "c2")
+    }
     assert running["c1"].process.wait(60) == 0, running["c1"].said()
     assert running["c2"].process.poll() is None
 
@@ -214,8 +282,11 @@ def with_two_workers(stage: Stage, request: pytest.FixtureRequest) -> None:
     with_broker(stage, request)
     for number in range(2):
         port = free_port()
-        worker = stage.start(f"faust -A shop worker -l info --web-port {port} --web-bind 127.0.0.1 "
-                             "--web-host 127.0.0.1", {"SHOP_DATA": str(stage.folder / f"data-{number}")})
+        worker = stage.start(
+            f"faust -A shop worker -l info --web-port {port} --web-bind 127.0.0.1 "
+            "--web-host 127.0.0.1",
+            {"SHOP_DATA": str(stage.folder / f"data-{number}")},
+        )
         worker.wait_for(re.compile("the tables are ready"))
         stage.stands_for["shop-1"] = f"127.0.0.1:{port}"
 
@@ -228,15 +299,20 @@ def with_two_ledgers(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 def is_restored_from_a_snapshot(stage: Stage) -> None:
     """Assert that the page's worker restored from files, not by a replay."""
-    lines = [json.loads(line) for file in (stage.folder / "ledger").glob("*.jsonl")
-             for line in file.read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for file in (stage.folder / "ledger").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
     assert "snapshot" in {line["source"] for line in lines if line["table"] == "recovery"}
 
 
 def has(*names: str) -> Callable[[Stage], None]:
     """Return a check that these files exist."""
+
     def check(stage: Stage) -> None:
         assert [name for name in names if not (stage.folder / name).exists()] == []
+
     return check
 
 
@@ -277,7 +353,9 @@ def marks_of(page: str) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("page", [pytest.param(page, marks=marks_of(page)) for page in sorted(PAGES)])
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=marks_of(page)) for page in sorted(PAGES)]
+)
 def test_shell_blocks_run_in_order(page: str, stage: Stage, request: pytest.FixtureRequest) -> None:
     """Each command exits with 0; each service becomes ready and stops cleanly."""
     prepare, check = PAGES[page]
