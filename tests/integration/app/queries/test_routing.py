@@ -18,10 +18,12 @@ from aiohttp.test_utils import TestServer
 from faust.types import TP
 from yarl import URL
 
+from faust_assigner.app.queries import forwarding
 from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.reading import KEY, Reading, scoped
 from faust_assigner.app.tables.scope import SCOPE
 from tests.support.faust_group import make_app
+from tests.support.waiting import PATIENCE_S
 
 LOG = "shop-counts-changelog"
 DEAD = URL("http://127.0.0.1:1")
@@ -195,8 +197,12 @@ async def test_a_silent_owner_is_waited_for_once_and_as_long_as_was_said(tmp_pat
     assert len(asked) == 1
 
 
-async def test_requests_to_a_frozen_worker_hold_up_no_other_worker(tmp_path: Path) -> None:
+async def test_requests_to_a_frozen_worker_hold_up_no_other_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """aiohttp limits the connections to all hosts together; 100 changes would take all of them."""
+    # A busy process may need more than the usual second to open 100 connections.
+    monkeypatch.setattr(forwarding, "CONNECT_S", PATIENCE_S)
     here, frozen, answered = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
 
     async def silence(request: web.Request) -> web.Response:
@@ -206,8 +212,7 @@ async def test_requests_to_a_frozen_worker_hold_up_no_other_worker(tmp_path: Pat
         return web.Response()
 
     async with served(silence) as owner, served(answers("owner", 9)) as other:
-        # A shorter limit would end changes on a busy machine before the last one has arrived.
-        worker = Worker(tmp_path, faust_assigner_forward_s=60)
+        worker = Worker(tmp_path, faust_assigner_forward_s=PATIENCE_S)
         assignor: Any = worker.app.assignor
         assignor.owner_of = lambda tp: other if frozen.is_set() else owner
         route = worker.app.table_route(worker.counts, exact_key="key")
@@ -218,14 +223,16 @@ async def test_requests_to_a_frozen_worker_hold_up_no_other_worker(tmp_path: Pat
         limitless = aiohttp.TCPConnector(limit=0)
         async with served(handle) as url, ClientSession(connector=limitless) as session:
             changes = [asyncio.ensure_future(session.post(url / "count")) for _ in range(100)]
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 for _ in changes:
                     await here.acquire()
+                assert not any(change.done() for change in changes)
                 frozen.set()
                 async with session.get(url / "count") as answer:
                     assert (answer.status, await answer.json()) == (200, {"count": 9})
             answered.set()
             for each in await asyncio.gather(*changes):
+                assert each.status == 200
                 each.close()
         await worker.app.on_before_shutdown.send()
 
