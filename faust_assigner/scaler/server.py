@@ -24,6 +24,7 @@ from faust_assigner.scaler.recommender import Recommender
 from faust_assigner.scaler.servicer import ExternalScaler
 from faust_assigner.service.certificates import Certificates
 from faust_assigner.service.server.options import is_loopback
+from faust_assigner.service.server.readable import ReadableRequests
 from faust_assigner.status.collect import Looks, Where
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["ExternalScaler"].full_name
@@ -31,11 +32,15 @@ SERVICE: Final = pb.DESCRIPTOR.services_by_name["ExternalScaler"].full_name
 REQUEST_BYTES: Final = 64 * 1024
 MOST_CALLS: Final = 128
 STOP_GRACE_S: Final = 2.0
+#: Seconds between two pings of a connection, and for the answer. A peer that vanished without closing its
+#: connection would otherwise occupy its streams for the two hours of gRPC's default.
+PING_S: Final = 10.0
 _LIMITS: Final = (
     ("grpc.so_reuseport", 0),  # otherwise a second scaler could listen on the same port by mistake
     ("grpc.max_receive_message_length", REQUEST_BYTES),
     ("grpc.max_metadata_size", 16 * 1024),
     ("grpc.max_concurrent_streams", MOST_CALLS),
+    ("grpc.keepalive_permit_without_calls", 1),
 )
 
 
@@ -104,7 +109,15 @@ class ScalerServer:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._server = grpc.aio.server(options=_LIMITS, maximum_concurrent_rpcs=MOST_CALLS)
+        pings = [
+            (f"grpc.{name}_ms", int(PING_S * 1000))
+            for name in ("keepalive_time", "keepalive_timeout", "http2.ping_timeout")
+        ]
+        self._server = grpc.aio.server(
+            options=(*_LIMITS, *pings),
+            interceptors=(ReadableRequests(),),
+            maximum_concurrent_rpcs=MOST_CALLS,
+        )
         self._health: Any = health.aio.HealthServicer()
         scaler: Any = ExternalScaler(self.recommender, self.defaults)
         add_ExternalScalerServicer_to_server(scaler, self._server)

@@ -14,6 +14,7 @@ from faust_assigner.scaler.case import Recommendation
 from faust_assigner.scaler.proto import externalscaler_pb2 as pb
 from faust_assigner.scaler.recommender import Recommender
 from faust_assigner.scaler.settings import Settings, read_metadata
+from faust_assigner.service.errors import BadRequest
 
 if TYPE_CHECKING:
     from faust_assigner.service.server.auth import Context
@@ -32,7 +33,8 @@ _NAME_CHARS = 253
 class ExternalScaler:
     """``externalscaler.ExternalScaler``: ``defaults`` are settings for missing keys of a ScaledObject.
 
-    INVALID_ARGUMENT means a missing, unknown or bad key of the metadata; the error names this key.
+    INVALID_ARGUMENT means a missing, unknown or bad key of the metadata; the error names this key. Bytes that
+    are no valid message have this code, too.
     UNAVAILABLE means that the group has not answered for longer than ``holdSeconds``; KEDA then uses the
     fallback of the ScaledObject.
     """
@@ -103,7 +105,7 @@ async def _errors_as_status(context: Context) -> AsyncIterator[None]:
     """Convert an error that the block raises into the call's status."""
     try:
         yield
-    except ConfigError as error:
+    except (BadRequest, ConfigError) as error:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
     except TryAgain as error:
         await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))

@@ -19,8 +19,8 @@ from faust_assigner.service.server.frequent import FrequentEvent
 
 log = logging.getLogger(__name__)
 
-#: The packages of the services whose requests are checked.
-CHECKED: Final = "/kafka_assigner."
+#: The packages of the services whose requests are checked: the assigner service and KEDA's scaler.
+CHECKED: Final = ("/kafka_assigner.", "/externalscaler.")
 
 
 class Unreadable:

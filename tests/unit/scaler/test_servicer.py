@@ -314,3 +314,39 @@ def test_a_key_without_its_certificate_is_refused() -> None:
     with pytest.raises(ConfigError, match="require each other"):
         Listening(host="127.0.0.1", port=0, key=Path("x")).check_options()
     assert Listening(host="::1", port=7).address == "[::1]:7"
+
+
+async def test_a_request_that_is_no_message_is_refused_as_invalid(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Earlier the status was UNKNOWN, with a traceback in the log for each request."""
+    server = ScalerServer(shop.recommender(), Listening(host="127.0.0.1", port=0))
+    port = await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics"):
+            kind = channel.unary_stream if name.startswith("Stream") else channel.unary_unary
+            call = kind(f"/{SERVICE}/{name}")(b"\xff\xff\xff", timeout=30)
+            code, text = await refusal(call.read() if name.startswith("Stream") else call)
+            assert (code, text) == (
+                INVALID,
+                f"the request of /{SERVICE}/{name} is not a valid message",
+            )
+    await server.stop()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.slow
+async def test_the_connection_of_a_silent_peer_is_closed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node of an operator lost its power: its streams must not count for two hours."""
+    monkeypatch.setattr("faust_assigner.scaler.server.PING_S", 1.0)
+    server = ScalerServer(shop.recommender(), Listening(host="127.0.0.1", port=0))
+    port = await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    no_settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + no_settings)
+    async with asyncio.timeout(60.0):
+        await reader.read()  # until the server closes the connection
+    writer.close()
+    await server.stop()
