@@ -130,7 +130,8 @@ async def test_a_member_that_nobody_replaced_joins_again(expired: bool) -> None:
     async with embedded() as broker, members(broker, session_timeout_ms=1_000) as (first, _):
         who = first.coordinator.member_id
         if expired:
-            await asyncio.sleep(0)  # a task that is cancelled before its first step ends aiokafka's loop
+            # A task that is cancelled before its first step ends aiokafka's loop.
+            await asyncio.sleep(0)
             first.coordinator._heartbeat_task.cancel()
             await asyncio.sleep(1.5)
         first.coordinator.reset_generation()
