@@ -30,6 +30,7 @@ from faust_assigner.broker.storage.records import Batch
 from faust_assigner.claims import claim_on, offsets_at
 from faust_assigner.wire.join import decode_join
 from tests.support.faust_group import WireGroup, make_app
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -218,7 +219,7 @@ async def test_a_copy_of_a_log_without_a_record_is_promoted_once_it_has_been_rea
         assert d.assignor.awaited.tps == awaited, "what is not done goes on"
 
         records: list[Any] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while {await d.consumer.client.position(tp) for tp in awaited} != {END}:
                 records += await taken(d)
         assert records == [], "nothing that a table or a file could tell of"

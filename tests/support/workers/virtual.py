@@ -18,6 +18,7 @@ import faust
 from faust.types import TP
 
 from faust_assigner.app import compose
+from tests.support.waiting import PATIENCE_S
 from tests.support.workers.virtual_kafka import Logs, VirtualConsumer, VirtualTransport
 
 
@@ -141,7 +142,7 @@ class Worker:
         )
         await asyncio.wrap_future(told)
 
-    async def until(self, condition: Any, timeout_s: float = 20.0) -> bool:
+    async def until(self, condition: Any, timeout_s: float = PATIENCE_S) -> bool:
         """Wait for ``condition()``; return whether it became true."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.support.workers.cooperative import CooperativeWorker, owning
 
 #: A function that reads the records of a run: it yields lists of numbers.
@@ -253,7 +253,7 @@ async def test_records_that_no_run_takes_hold_up_neither_a_rebalance_nor_the_sto
         worker.send(*range(10))
         assert await worker.until(lambda: len(worker.read) == 2)
         assert await worker.until(lambda: len(list(worker.app.consumer._unacked_messages)) >= 3)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await worker.rebalance([0])
         await worker.app.consumer.commit()
         assert worker.logs.committed[worker.source()] == len(worker.numbers)

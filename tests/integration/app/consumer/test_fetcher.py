@@ -19,10 +19,10 @@ from aiokafka.protocol.offset import OffsetRequest
 from tests.integration.app.membership.test_coordinator import group, load
 from tests.integration.app.rebalance.test_incremental import worker_of
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.support.workers.virtual_kafka import VirtualThread
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 class Watched:
@@ -77,7 +77,7 @@ async def give(plan: Plan, member: Member, wanted: set[int]) -> None:
 async def flows(member: Member, partition: int) -> None:
     """Wait until the member has read 20 more records of the partition."""
     seen = len(member.offsets(partition))
-    await until(lambda: len(member.offsets(partition)) > seen + 20, "records", seconds=10)
+    await until(lambda: len(member.offsets(partition)) > seen + 20, "records")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
         member.consumer._fetcher._prefetch_backoff = 3600.0
         live, other = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
         taken = list[int]()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(taken) < 60 or other not in member.consumer._fetcher._records:
                 for records in (await member.consumer.getmany(live, timeout_ms=50)).values():
                     taken += [record.offset for record in records]

@@ -16,7 +16,7 @@ from faust_assigner.app.consumer.produced_topics import PAUSE_S
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.faust_group import PartitionAssignor, make_app
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 #: Seconds that a batch waits for more records; the send to the unknown topic happens meanwhile.
 LINGER_S = 0.3

@@ -16,7 +16,7 @@ from tests.integration.app.membership.test_coordinator import group
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Taker:
 
     async def fetched(self, partition: int) -> None:
         """Wait until fetched records of the partition wait in the fetcher."""
-        await until(lambda: self.has_fetched(partition), "a fetch", seconds=20)
+        await until(lambda: self.has_fetched(partition), "a fetch")
 
     def has_fetched(self, partition: int) -> bool:
         """Return whether fetched records of the partition wait in the fetcher."""

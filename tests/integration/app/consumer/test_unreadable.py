@@ -17,7 +17,7 @@ from tests.integration.app.membership.test_coordinator import group, load
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 BAD, PARTITIONS = 2, range(4)
 Spoil = Callable[[list[Any]], None]

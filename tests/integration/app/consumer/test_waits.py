@@ -19,7 +19,7 @@ from tests.support.workers.cooperative import worker_of
 from tests.support.workers.virtual import Worker, running
 from tests.support.workers.virtual_kafka import VirtualProducer
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 #: Timeouts of the workers here, in seconds.
 SHORT = {
@@ -57,7 +57,7 @@ def deliveries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 async def ends_with(worker: Worker, words: str) -> bool:
     """Return whether the worker ends with an error that contains ``words``."""
     worker.app.consumer.shutdown.budget.left = 0.5  # seconds that a stop waits for the broker
-    if not await worker.until(lambda: worker.app.crash_reason is not None, 20.0):
+    if not await worker.until(lambda: worker.app.crash_reason is not None):
         return False
     reason = worker.app.crash_reason
     return isinstance(reason, CannotGoOn) and words in str(reason)

@@ -16,6 +16,7 @@ from faust_assigner.app.membership.leader_guard import guard_leader, readable
 from tests.support.clients.topics import create_topics
 from tests.support.coordination.aiokafka_members import die
 from tests.support.faust_group import make_app
+from tests.support.waiting import PATIENCE_S
 
 
 class Evil:
@@ -59,7 +60,7 @@ async def lead(bootstrap: str, metadata: bytes, kept: set[int], *, guarded: bool
         if guarded:
             guard_leader(good)
         good.subscribe(["orders"])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(good.assignment()) < 4:
                 await asyncio.sleep(0.05)
         await evil.start()
@@ -144,7 +145,7 @@ class Late:
 
     async def plan(self, number: int) -> set[str]:
         """Wait for that many plans; return the topics of the member's partitions."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.took) < number or not self.consumer.assignment():
                 await asyncio.sleep(0.02)
         return {tp.topic for tp in self.consumer.assignment()}

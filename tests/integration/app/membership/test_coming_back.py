@@ -15,7 +15,7 @@ from tests.integration.app.rebalance.test_incremental import worker_of
 from tests.support.workers.cooperative import CooperativeWorker, owning
 from tests.support.workers.virtual import Worker, running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 class Waiting(CooperativeWorker):

@@ -26,9 +26,9 @@ from faust_assigner.app.membership.beside_round import _commit_once
 from faust_assigner.app.membership.topics import change_topics
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 @contextlib.asynccontextmanager
@@ -567,7 +567,7 @@ async def test_a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobo
         a.coordinator._do_fetch_commit_offsets = late
         plan.wanted = {"a": {0, 1, 2}}
         a.coordinator.request_rejoin()
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), PATIENCE_S)
         plan.wanted = {"a": {0, 1}}
         a.coordinator.request_rejoin()
         await until(

@@ -83,7 +83,7 @@ async def attempt(fence: HeartbeatFence, batches: Mapping[TP, Batch]) -> Sender:
     return sender
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 async def test_changes_wait_while_nobody_knows_and_go_when_the_group_answers() -> None:
     """The broker is silent, so the session may or may not be over."""
     now = [0.0]
@@ -97,7 +97,7 @@ async def test_changes_wait_while_nobody_knows_and_go_when_the_group_answers() -
     assert batch.error is None
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 async def test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent() -> None:
     """Changes from before the worker joined again are dropped, too; later changes are sent."""
     now = [0.0]
@@ -136,7 +136,7 @@ class Client:
         return "answer"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("topic", "again", "sent"),
     [("changes", False, False), ("changes", True, False), ("outputs", False, True)],
@@ -166,7 +166,7 @@ async def test_a_request_that_waited_for_its_connection_is_looked_at_again(
         assert not client.sent
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 async def test_a_request_goes_on_once_the_group_has_answered() -> None:
     """The session had not expired."""
     now, client = [0.0], Client()
@@ -238,7 +238,7 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 async def test_a_record_whose_change_did_not_arrive_is_not_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -258,11 +258,11 @@ async def test_a_record_whose_change_did_not_arrive_is_not_committed(
     async with running(worker):
         await worker.rebalance([0])
         worker.send_orders(5)
-        assert await worker.until(lambda: worker.logs.committed.get(worker.source()) == 5, 20.0)
+        assert await worker.until(lambda: worker.logs.committed.get(worker.source()) == 5)
         refuses = True
         worker.send_orders(5)
-        assert await worker.until(lambda: len(worker.offsets) == 10, 20.0)
-        assert await worker.until(lambda: worker.app.crash_reason is not None, 20.0)
+        assert await worker.until(lambda: len(worker.offsets) == 10)
+        assert await worker.until(lambda: worker.app.crash_reason is not None)
         assert worker.logs.committed[worker.source()] == 5
 
 

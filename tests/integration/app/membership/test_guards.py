@@ -14,7 +14,7 @@ from faust.types.tuples import ConsumerMessage
 from faust_assigner.app.consumer.fetching import LIVE_BATCH
 from tests.support.workers.virtual import Worker, running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 @pytest.mark.parametrize("committed", [0, 5], ids=["nothing committed", "committed before"])
@@ -98,7 +98,7 @@ async def test_a_recovery_waits_for_a_record_between_fetcher_and_queue(
         worker.app.consumer.getmany = slow
         with caplog.at_level(logging.ERROR):
             await worker.rebalance([0])
-            assert await worker.until(lambda: worker.recovered, 10.0)
+            assert await worker.until(lambda: worker.recovered)
         assert "no readable record" not in caplog.text
         assert len(worker.counts) == 50
 
@@ -130,7 +130,7 @@ async def test_a_recovery_waits_for_the_record_at_the_position(
             await asyncio.sleep(2.5)
             assert not worker.recovered
             late.set()
-            assert await worker.until(lambda: worker.recovered, 10.0)
+            assert await worker.until(lambda: worker.recovered)
         assert "no readable record" not in caplog.text
         assert len(worker.counts) == 50
 

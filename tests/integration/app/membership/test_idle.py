@@ -13,7 +13,7 @@ from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 ALL = {0, 1, 2, 3}
 

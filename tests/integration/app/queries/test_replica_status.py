@@ -12,7 +12,7 @@ from faust_assigner.app.queries.replica_status import ReplicaStatus
 from tests.support.workers.cooperative import CooperativeWorker, worker_of
 from tests.support.workers.virtual import Worker, running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 def restored(worker: Any) -> list[int]:

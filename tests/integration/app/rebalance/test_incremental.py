@@ -10,10 +10,11 @@ import faust
 import pytest
 
 from faust_assigner.app.rebalance.consumer_thread import ThreadListener
+from tests.support.waiting import PATIENCE_S
 from tests.support.workers.cooperative import CooperativeWorker, owning, worker_of
 from tests.support.workers.virtual import running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 async def test_kept_partitions_flow_while_others_come_and_go() -> None:
@@ -213,7 +214,7 @@ async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
         assert await worker.until(lambda: len(worker.app.consumer._unacked_messages) == 7)
         await asyncio.sleep(0.5)
         assert worker.processed == [], "it has as long as it was given while nothing happens"
-        await asyncio.wait_for(worker.rebalance([0]) if eager else worker.give([0]), 20)
+        await asyncio.wait_for(worker.rebalance([0]) if eager else worker.give([0]), PATIENCE_S)
         assert worker.of(1) == list(range(7))
         assert worker.logs.committed[worker.source(1)] == 7
         assert "the next owner processes these records again" not in caplog.text

@@ -11,7 +11,7 @@ import pytest
 from tests.support.workers.cooperative import CooperativeWorker, log_of, owning
 from tests.support.workers.virtual import running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 class Sets(CooperativeWorker):

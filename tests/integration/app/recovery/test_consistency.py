@@ -26,7 +26,7 @@ from tests.integration.app.tables.test_sigkill import KEYS, Killed
 from tests.support.workers.cooperative import CooperativeWorker
 from tests.support.workers.virtual import running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 class Rows(CooperativeWorker):

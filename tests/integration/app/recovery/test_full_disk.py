@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.workers.cooperative import CooperativeWorker, log_of, owning
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 class Prices(CooperativeWorker):

@@ -15,7 +15,7 @@ from aiokafka.errors import IllegalStateError
 from faust_assigner.app.recovery.unreadable import unreadable_of
 from tests.support.workers.virtual import Worker, running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 SLOWEST_S = 1.3
 
@@ -35,7 +35,7 @@ def slow(target: Any, name: str, delay_s: float, *, when: Any = lambda *_: True)
 async def recovered_rows(worker: Worker) -> int:
     """Return the number of rows once the recovery is over."""
     await worker.rebalance([0])
-    assert await worker.until(lambda: worker.recovered, 20.0)
+    assert await worker.until(lambda: worker.recovered)
     worker.app.tables.recovery.flush_buffers()
     return len(worker.counts)
 
@@ -222,11 +222,11 @@ async def test_the_spans_of_actives_and_standbys_are_finished_when_they_are_read
     worker.send_changelog(5, partition=1)
     async with running(worker):
         await worker.rebalance([0], standbys=[1])
-        assert await worker.until(lambda: worker.recovered, 20.0)
+        assert await worker.until(lambda: worker.recovered)
         worker.send_changelog(1, partition=1)
         # The flag alone does not suffice: it may be set before the host begins the standbys' span.
         ends = {"recovery-actives": 1, "recovery-standbys": 1}
-        await worker.until(lambda: worker.app.tables.standbys_ready and tracer.ends() == ends, 20.0)
+        await worker.until(lambda: worker.app.tables.standbys_ready and tracer.ends() == ends)
     assert tracer.ends() == ends
     assert [
         span.tags["Actives-Ready"] for span in tracer.spans if span.name == "recovery-actives"
@@ -238,7 +238,7 @@ async def test_a_fetcher_whose_flow_is_stopped_asks_for_nothing() -> None:
     worker = Worker(repaired=True)
     async with running(worker):
         await worker.rebalance([0])
-        assert await worker.until(lambda: worker.recovered, 20.0)
+        assert await worker.until(lambda: worker.recovered)
         consumer = worker.app.consumer
         consumer.stop_flow()
         consumer.pause_partitions(consumer.assignment())

@@ -11,7 +11,7 @@ import pytest
 from tests.support.workers.cooperative import CooperativeWorker, worker_of
 from tests.support.workers.virtual import running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 async def test_kept_partitions_flow_while_a_cold_one_is_restored() -> None:

@@ -13,7 +13,7 @@ from tests.support.workers.passing_on import PassingOn, VirtualAIOProducer
 from tests.support.workers.passing_on import cluster as cluster
 from tests.support.workers.virtual import running
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("cluster")]
+pytestmark = [pytest.mark.timeout(150), pytest.mark.usefixtures("cluster")]
 
 
 class Closes(Windows, PassingOn):

@@ -17,7 +17,7 @@ from faust_assigner.app.tables.window_sources import WindowSources
 from tests.support.workers.cooperative import CooperativeWorker, log_of
 from tests.support.workers.virtual import running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 SIZE, EXPIRES = 10.0, 10.0
 FIRST = (1000.0, 1009.9)

@@ -19,7 +19,7 @@ from tests.support.workers.passing_on import cluster as cluster
 from tests.support.workers.virtual import running
 from tests.support.workers.virtual_kafka import VirtualConsumer
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("cluster")]
+pytestmark = [pytest.mark.timeout(150), pytest.mark.usefixtures("cluster")]
 both = pytest.mark.parametrize(
     "repaired",
     [pytest.param(False, id="stock", marks=pytest.mark.slow), pytest.param(True, id="repaired")],

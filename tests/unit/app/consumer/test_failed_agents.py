@@ -14,6 +14,7 @@ import pytest
 from faust.exceptions import ValueDecodeError
 
 from faust_assigner.app.compose import repair
+from tests.support.waiting import PATIENCE_S
 
 
 def through(app: Any, stream: Any) -> Any:
@@ -76,7 +77,7 @@ class Shop:
 
     async def wait_for(self, agent: Any, number: int) -> None:
         """Wait until the agent has read the number, and for its next run."""
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(PATIENCE_S):
             while number not in self.read:
                 await asyncio.sleep(0.001)
         agent.supervisor.wakeup()  # it starts a new run only at its next look, within five seconds

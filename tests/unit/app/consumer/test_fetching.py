@@ -21,6 +21,7 @@ from faust_assigner.app.consumer.fetching import (
     seek_committed,
     seek_to_committed,
 )
+from tests.support.waiting import PATIENCE_S
 
 SOURCE, STANDBY = TP("orders", 0), TP("log", 0)
 
@@ -162,7 +163,7 @@ async def test_a_partition_that_is_given_up_holds_up_no_other_with_its_offset() 
         seek=sought.__setitem__,
         _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
     )
-    found = await asyncio.wait_for(seek_committed(consumer, {}), 5.0)
+    found = await asyncio.wait_for(seek_committed(consumer, {}), PATIENCE_S)
     assert (found, sought) == ({stays: 5, goes: None}, {stays: 5})
     assert asked == [[stays, goes], [stays]]
 
@@ -181,7 +182,7 @@ async def test_all_partitions_given_up_end_the_wait_for_their_offsets() -> None:
         assignment=lambda: set(assigned),
         _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
     )
-    assert await asyncio.wait_for(seek_committed(consumer, {}), 5.0) == {only: None}
+    assert await asyncio.wait_for(seek_committed(consumer, {}), PATIENCE_S) == {only: None}
 
 
 async def test_an_error_of_a_standby_costs_no_record_of_a_source() -> None:

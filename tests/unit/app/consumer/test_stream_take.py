@@ -14,6 +14,7 @@ from faust.types import TP
 from faust_assigner.app.consumer import stream_take as module
 from faust_assigner.app.consumer.delivery import Lanes
 from faust_assigner.app.consumer.stream_take import LOOK_S, BatchingStream
+from tests.support.waiting import PATIENCE_S
 
 A, B = TP("orders", 0), TP("orders", 1)
 
@@ -122,7 +123,9 @@ class Stream(BatchingStream, Stock):  # type: ignore[misc]
 
 async def next_of(batches: Any) -> list[Any]:
     """Return the next batch."""
-    async with asyncio.timeout(5.0):  # no task of its own: the current event belongs to this task
+    async with asyncio.timeout(
+        PATIENCE_S
+    ):  # no task of its own: the current event belongs to this task
         found: list[Any] = await anext(batches)
     return found
 
@@ -253,7 +256,7 @@ async def test_a_time_limit_that_finds_nothing_begins_again(made: Stream) -> Non
     """The stream hands out no empty batch."""
     waiting = await nothing_of(made.take(9, 0.02), 0.1)
     await made.read(Event(1))
-    assert await asyncio.wait_for(waiting, 5.0) == [1]
+    assert await asyncio.wait_for(waiting, PATIENCE_S) == [1]
 
 
 async def test_the_reader_waits_while_a_batch_is_full(made: Stream) -> None:
@@ -264,11 +267,11 @@ async def test_the_reader_waits_while_a_batch_is_full(made: Stream) -> None:
     await asyncio.sleep(0.01)
     assert not reading.done()
     assert await next_of(batches) == [1]
-    await asyncio.wait_for(reading, 5.0)
+    await asyncio.wait_for(reading, PATIENCE_S)
     blocked = asyncio.ensure_future(made.read(Event(3)))
     await asyncio.sleep(0.01)
     made.should_stop = True
-    await asyncio.wait_for(blocked, 5.0)
+    await asyncio.wait_for(blocked, PATIENCE_S)
 
 
 async def test_a_batch_is_acknowledged_when_the_agent_asks_for_the_next(made: Stream) -> None:
@@ -351,7 +354,7 @@ async def test_a_batch_that_something_waits_for_is_handed_out_as_it_is(
     await asyncio.sleep(0.25)
     assert not waiting.done()
     await made.read(Event(1), Event(2, B))
-    assert await asyncio.wait_for(waiting, 5.0) == [1]
+    assert await asyncio.wait_for(waiting, PATIENCE_S) == [1]
 
 
 async def test_a_partition_that_leaves_takes_no_batch_of_others_along(made: Stream) -> None:
@@ -417,7 +420,7 @@ async def wait(stream: Stream, *, full: bool = False, timeout: float = 60.0) -> 
     event = asyncio.Event()
     if full:
         event.set()
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(PATIENCE_S):
         return await stream.wait_for_stopped(event, timeout=timeout)
 
 

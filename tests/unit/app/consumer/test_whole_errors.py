@@ -28,6 +28,7 @@ from faust_assigner.app.consumer.waits import (
     committing_offsets,
     waits_of,
 )
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.consumer.test_commits import OTHER, SOURCE
 from tests.unit.app.consumer.test_commits import Consumer as Committing
 from tests.unit.app.consumer.test_committed_offsets import HERE, Coordinator
@@ -233,7 +234,7 @@ async def test_a_reader_that_finds_a_batch_full_again_waits_again(made: Stream) 
         readers.append(asyncio.ensure_future(made._buffer.collect(number)))
         await asyncio.sleep(0)
     assert await next_of(batches) == [1]
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(PATIENCE_S):
         while not any(reader.done() for reader in readers):
             await asyncio.sleep(0.001)
     await asyncio.sleep(0.01)

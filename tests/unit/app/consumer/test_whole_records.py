@@ -16,6 +16,7 @@ from faust.types import TP
 
 from faust_assigner.app.consumer import whole_records
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits, RecordsEnd
+from tests.support.waiting import PATIENCE_S
 
 ORDERS, PAYMENTS = TP("orders", 0), TP("payments", 0)
 IDS = {ORDERS: "shop-1-0", PAYMENTS: "shop-2-0"}
@@ -316,7 +317,7 @@ async def test_a_commit_with_waiting_sends_does_not_wait_for_other_transactions(
     await asyncio.sleep(0.03)
     assert not committing.done()
     made.transactions.has_waiting_sends = True
-    assert await asyncio.wait_for(committing, 5.0)
+    assert await asyncio.wait_for(committing, PATIENCE_S)
     assert made.commits == [{PAYMENTS: 9}]
     assert made.transactions.settling == {ID}
 

@@ -27,6 +27,7 @@ from faust_assigner.app.ledger.writer import Counts
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.ledger import Row, encode, parse
 from faust_assigner.testing.kafka import KafkaServer
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.ledger.test_files import sample
 from tests.unit.app.ledger.test_pages import line as recovery_line
 
@@ -67,7 +68,7 @@ async def _records(bootstrap: str) -> list[Any]:
         tps = [TopicPartition("ledger", n) for n in numbers]
         ends = await consumer.end_offsets(tps)
         found: list[Any] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while [await consumer.position(tp) for tp in tps] != [ends[tp] for tp in tps]:
                 fetched = await consumer.getmany(timeout_ms=50)
                 found += [record for records in fetched.values() for record in records]

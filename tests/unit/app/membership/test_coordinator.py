@@ -22,6 +22,7 @@ from faust_assigner.app.membership import coordinator as ours
 from faust_assigner.app.membership.cooperative_member import CooperativeMember
 from faust_assigner.app.membership.coordinator import CooperativeCoordinator
 from faust_assigner.wire.join import COOPERATIVE, EAGER
+from tests.support.waiting import PATIENCE_S
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 
@@ -136,7 +137,7 @@ def answer(*tps: TopicPartition) -> bytes:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait for the condition; raise TimeoutError after 10 s."""
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(PATIENCE_S):
         while not is_so():
             await asyncio.sleep(0.001)
 
@@ -770,7 +771,7 @@ async def test_a_silent_coordinator_is_noted_once_and_joined_anew(
     assert made.acts == ["stand still", "request_rejoin"]
     assert caplog.text.count("has been silent for 12.0 s") == 1
     made.it._closing.set_result(None)
-    await asyncio.wait_for(watching, 5.0)
+    await asyncio.wait_for(watching, PATIENCE_S)
 
 
 @pytest.mark.parametrize("reason", [None, "lost", "closing"])

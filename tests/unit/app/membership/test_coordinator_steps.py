@@ -10,6 +10,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.protocol.group import JoinGroupRequest
 
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.membership.test_coordinator import A, B, C, Made, commit
 from tests.unit.app.membership.test_coordinator import made as made
 
@@ -108,5 +109,5 @@ async def test_a_coordinator_that_closes_stops_no_streams(
     await asyncio.sleep(0)
     made.fence.sure = False
     made.it._closing.set_result(None)
-    await asyncio.wait_for(watching, 5.0)
+    await asyncio.wait_for(watching, PATIENCE_S)
     assert (made.acts, made.member.lost, caplog.text) == ([], False, "")

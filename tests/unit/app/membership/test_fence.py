@@ -25,6 +25,7 @@ from faust_assigner.app.membership.changelog_guard import (
 )
 from faust_assigner.app.membership.fence import HeartbeatFence, sent, watch
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
+from tests.support.waiting import PATIENCE_S
 
 CHANGES, OUTPUTS = TP("changes", 0), TP("outputs", 0)
 
@@ -392,14 +393,14 @@ async def test_a_commit_waits_for_the_changes_before_it_and_for_no_later_ones(
     made.change()
     assert made.committed == []
     first.set_result(None)
-    assert await asyncio.wait_for(committing, 5.0)
+    assert await asyncio.wait_for(committing, PATIENCE_S)
     assert made.committed == [{CHANGES: 1}]
 
 
 async def test_a_commit_waits_for_no_record_of_another_topic(made: Consumer) -> None:
     """Faust flushes the other topics."""
     made.change("outputs")
-    assert await asyncio.wait_for(made._commit({}), 5.0)
+    assert await asyncio.wait_for(made._commit({}), PATIENCE_S)
 
 
 async def test_a_record_of_a_revoked_partition_changes_no_table(made: Consumer) -> None:
@@ -442,7 +443,7 @@ async def test_nothing_is_committed_once_a_change_is_in_no_changelog(
     else:
         made.changes._change_missing()
     await asyncio.sleep(0)
-    assert not await asyncio.wait_for(made._commit({CHANGES: 1}), 5.0)
+    assert not await asyncio.wait_for(made._commit({CHANGES: 1}), PATIENCE_S)
     assert made.committed == []
     assert made.changes._unwritten_problem() is not None
     made.fence.lose()
@@ -459,7 +460,7 @@ async def test_a_new_generation_begins_without_the_changes_of_the_last(
     made.change()
     made.changes._unwritten = unwritten
     made._begin_generation()
-    assert await asyncio.wait_for(made._commit({}), 5.0)
+    assert await asyncio.wait_for(made._commit({}), PATIENCE_S)
     assert made.discarded == unwritten
 
 

@@ -18,6 +18,7 @@ from faust_assigner.app.membership.instance import (
     StaticHeartbeat,
     guard_instance,
 )
+from tests.support.waiting import PATIENCE_S
 
 
 class Coordinator:
@@ -108,7 +109,7 @@ async def test_a_replaced_member_ends_and_asks_for_nothing_more(made: Made, at: 
         made.coordinator.codes = [FENCED_INSTANCE_ID]
         request = made.guard.send(SyncGroupRequest.__new__(SyncGroupRequest))
     with pytest.raises(GroupCoordinatorNotAvailableError):
-        await asyncio.wait_for(request, 5.0)
+        await asyncio.wait_for(request, PATIENCE_S)
     assert made.coordinator._closing.done()
     assert [str(end).count("'worker-1'") for end in made.ends] == [1]
     joins = [one for one in made.coordinator.sent if isinstance(one, JoinGroupRequest)]

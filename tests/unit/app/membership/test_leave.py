@@ -13,6 +13,7 @@ from faust_assigner.app.membership.cooperative_member import CooperativeMember
 from faust_assigner.app.membership.coordinator import CooperativeCoordinator
 from faust_assigner.app.membership.leave import hand_over, install, is_to_retire, stop
 from faust_assigner.wire.join import COOPERATIVE, EAGER
+from tests.support.waiting import PATIENCE_S
 
 
 class Coordinator(CooperativeCoordinator):
@@ -104,7 +105,7 @@ async def test_it_stops_all_the_same_when_the_thread_does_not_answer(
     """All of the thread's calls may wait for a silent broker; the request is part of the limit."""
     it = Stopped()
     it.consumer._thread.call_thread = lambda *_: asyncio.sleep(3600)
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(PATIENCE_S):
         assert not await hand_over(it.app, 0.01)
     assert ["Hand-over timed out after" in record.message for record in caplog.records] == [True]
 
@@ -113,7 +114,7 @@ async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.Monke
     """Faust's own stop follows any error."""
     it = Stopped()
     monkeypatch.setattr(it.coordinator, "request_rejoin", None)
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(PATIENCE_S):
         await stop(it.app, it.stop_consumer)
     assert it.acts == ["stop"]
 
@@ -177,7 +178,7 @@ async def answered(it: Stopped) -> None:
     stopping = asyncio.ensure_future(stop(it.app, it.stop_consumer))
     await asyncio.sleep(0.01)
     it.answer()
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(PATIENCE_S):
         await stopping
 
 
@@ -223,7 +224,7 @@ async def test_a_static_member_that_retires_leaves_all_the_same(
         chosen=EAGER if trouble == "eager" else COOPERATIVE,
         settings={"faust_assigner_leave_s": 0.01},
     )
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(PATIENCE_S):
         await stop(it.app, it.stop_consumer)
     assert it.acts == ["stop"]
     assert it.coordinator._group_instance_id is None
@@ -265,7 +266,7 @@ async def test_an_app_hands_over_once_however_often_this_is_installed() -> None:
     stopping = asyncio.ensure_future(it.app._stop_consumer())
     await asyncio.sleep(0.01)
     it.answer()
-    await asyncio.wait_for(stopping, 20.0)
+    await asyncio.wait_for(stopping, PATIENCE_S)
     assert (it.coordinator.asked, it.acts) == (1, ["leave", "stop"])
 
 
@@ -312,5 +313,5 @@ async def test_a_member_that_could_not_leave_goes_on_with_its_stop() -> None:
     await asyncio.sleep(0.01)
     assert it.assignor.leaves
     it.answer()
-    await asyncio.wait_for(stopping, 20.0)
+    await asyncio.wait_for(stopping, PATIENCE_S)
     assert (it.assignor.leaves, it.acts) == (False, ["stop"])

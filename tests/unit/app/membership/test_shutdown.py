@@ -20,6 +20,7 @@ from faust_assigner.app.membership.shutdown import (
     _done_within,
 )
 from faust_assigner.app.rebalance.consumer_thread import RepairedThread
+from tests.support.waiting import PATIENCE_S
 
 
 async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +126,7 @@ LEFT_RUNNING = """
 import asyncio, sys
 from mode.threads import ServiceThread, WorkerThread
 from faust_assigner.app.membership.shutdown import EndsWithItsProcess
+from tests.support.waiting import PATIENCE_S
 
 async def main():
     await ServiceThread(Worker=eval(sys.argv[1])).start()
@@ -252,7 +254,7 @@ async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
     await asyncio.sleep(0.01)
     assert not waiting.done()
     made.streams.set()
-    await asyncio.wait_for(waiting, 5.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)
 
 
 async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) -> None:
@@ -260,7 +262,7 @@ async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) ->
     waiting = asyncio.ensure_future(made.shutdown.wait_for_streams(made.wait_empty))
     await asyncio.sleep(0.01)
     made.shutdown.budget.over.set()
-    await asyncio.wait_for(waiting, 5.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -277,7 +279,7 @@ async def test_a_stuck_agent_is_left_after_the_longest_time_of_a_record(
     await asyncio.sleep(0.12)
     assert waiting.done() is (stops == "before")
     made.app.should_stop = True
-    await asyncio.wait_for(waiting, 5.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert len(asyncio.all_tasks()) == 1
     assert [record.getMessage() for record in caplog.records] == [
         "Agents have not finished their records after 0 s (broker_max_poll_interval); the next "
@@ -295,7 +297,7 @@ async def test_a_late_step_ends_although_it_ignores_a_cancellation(
     for promise in promises:
         await queue.call(promise, for_ever)
     await asyncio.sleep(0)
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(PATIENCE_S):
         assert not await _done_within(0.01, queue.flush)
         await asyncio.wait(promises)
     assert {type(promise.exception()) for promise in promises} == {asyncio.CancelledError}
@@ -524,6 +526,6 @@ async def test_the_producer_of_the_app_stops_within_the_budget(
     consumer.app.producer._producer = SimpleNamespace(
         client=SimpleNamespace(close=consumer._noting("close"))
     )
-    await asyncio.wait_for(consumer.app.producer.on_stop(), 20.0)
+    await asyncio.wait_for(consumer.app.producer.on_stop(), PATIENCE_S)
     assert consumer.acts == ["close"]
     assert "The producer's last records may be lost" in caplog.text

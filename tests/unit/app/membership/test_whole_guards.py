@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.membership.cooperative_member import CooperativeMember
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.membership.test_fence import CHANGES, Consumer
 from tests.unit.app.membership.test_fence import made as made
 
@@ -21,7 +22,7 @@ async def test_each_generation_discards_the_rows_of_its_lost_changes_once(
         lost, late = made.change(), made.change()
         lost.set_exception(RuntimeError("no broker"))
         await asyncio.sleep(0)
-        assert not await asyncio.wait_for(made._commit({CHANGES: number}), 5.0)
+        assert not await asyncio.wait_for(made._commit({CHANGES: number}), PATIENCE_S)
         made.changes.begin_generation(is_member=is_member)
         assert made.discarded == number
         assert made.changes._unwritten_problem() is None
@@ -29,7 +30,7 @@ async def test_each_generation_discards_the_rows_of_its_lost_changes_once(
         late.set_result(None)
         made.changes.begin_generation(is_member=is_member)
         assert made.discarded == number
-        assert await asyncio.wait_for(made._commit({CHANGES: 10 + number}), 5.0)
+        assert await asyncio.wait_for(made._commit({CHANGES: 10 + number}), PATIENCE_S)
     assert made.committed == [{CHANGES: 11}, {CHANGES: 12}]
 
 

@@ -14,6 +14,7 @@ from faust_assigner.app.queries.decide import Here
 from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.store import WriteBehindStore
+from tests.support.waiting import PATIENCE_S
 
 COPY = TP("log", 0)
 
@@ -275,7 +276,7 @@ async def test_copies_are_looked_at_four_times_within_the_bound(
         raise OSError("no broker")
 
     it.standing.sleep, it.standing.request_ends = sleep, look  # type: ignore[method-assign]
-    await asyncio.wait_for(ReplicaStatus._watch.fun(it.standing), 5.0)
+    await asyncio.wait_for(ReplicaStatus._watch.fun(it.standing), PATIENCE_S)
     assert slept == sleeps
 
 

@@ -17,6 +17,7 @@ from faust_assigner.app.membership.shutdown import ShutdownBudget
 from faust_assigner.app.rebalance import consumer as module
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.rebalance.rounds import Rounds
+from tests.support.waiting import PATIENCE_S
 
 SOURCE, STANDBY = TP("orders", 0), TP("log", 0)
 
@@ -382,7 +383,7 @@ async def test_a_fetch_waits_while_the_flow_is_stopped() -> None:
     await asyncio.sleep(0.05)
     assert not waiting.done()
     consumer.can_resume_flow.set()
-    assert await asyncio.wait_for(waiting, 5.0) == ({}, set())
+    assert await asyncio.wait_for(waiting, PATIENCE_S) == ({}, set())
 
 
 async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_silent() -> None:

@@ -18,6 +18,7 @@ from faust_assigner.app.rebalance.consumer_thread import (
     AssigningThread,
     RepairedThread,
 )
+from tests.support.waiting import PATIENCE_S
 
 
 async def test_a_fetch_keeps_its_time_and_its_number_of_records(
@@ -208,7 +209,7 @@ async def test_calls_without_an_answer_hold_up_no_other_call() -> None:
     await thread.start()
     try:
         asking = [asyncio.ensure_future(thread.call_thread(ask, n)) for n in range(CALLS - 1)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await asked.wait()
             await thread.call_thread(answer)
             assert await asyncio.gather(*asking) == list(range(CALLS - 1))

@@ -15,6 +15,7 @@ from faust.types import TP
 from faust_assigner.app.rebalance import copy_offsets
 from faust_assigner.app.rebalance.awaited import Awaited, by_topic
 from faust_assigner.app.rebalance.follow_up import FollowUp
+from tests.support.waiting import PATIENCE_S
 
 A, B = TP("log", 0), TP("log", 1)
 GENERATION = 7
@@ -707,7 +708,7 @@ async def test_a_stopped_thread_answers_no_request_and_leaves_no_coroutine(
     app.thread.thread_loop = stopped = asyncio.new_event_loop()
     if is_closed:
         stopped.close()
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(PATIENCE_S):
         assert await copy_offsets.ends_of(app, [A]) == {}
         assert await copy_offsets.read_to(app, {A: 20}) == {A: 10}
     stopped.close()

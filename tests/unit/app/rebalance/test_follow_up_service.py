@@ -12,6 +12,7 @@ from faust.types import TP
 from faust_assigner.app.rebalance import follow_up
 from faust_assigner.app.rebalance.follow_up import FollowUp, install
 from tests.support.faust_group import make_app
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.rebalance.test_follow_up import A, App, service
 
 
@@ -30,7 +31,7 @@ async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch)
     before = asyncio.all_tasks()
     watch = service(app, 0.001)
     await watch.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while looked < 3:
             await asyncio.sleep(0.005)
     await watch.stop()

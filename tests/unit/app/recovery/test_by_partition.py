@@ -19,6 +19,7 @@ from faust_assigner.app.recovery.changelog_extents import Leaderless
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.spans import RecoverySpans
 from faust_assigner.app.tables import flushing
+from tests.support.waiting import PATIENCE_S
 
 A, B, C, D = (TP("log", number) for number in range(4))
 SOURCES = [TP("orders", number) for number in range(4)]
@@ -864,7 +865,7 @@ async def test_a_partition_flows_once_the_callback_of_its_table_has_returned(mad
     await asyncio.sleep(0)
     assert SOURCES[0] not in {tp for flow in callback.flows for tp in flow}
     callback.may_end.set()
-    await asyncio.wait_for(restoring, 10.0)
+    await asyncio.wait_for(restoring, PATIENCE_S)
     assert SOURCES[0] in callback.flows[-1]
 
 
@@ -878,7 +879,7 @@ async def test_what_was_restored_before_waits_for_a_callback_that_runs(made: Any
     await asyncio.sleep(0)
     assert callback.flows == []
     callback.may_end.set()
-    await asyncio.wait_for(restoring, 10.0)
+    await asyncio.wait_for(restoring, PATIENCE_S)
     assert callback.flows == [{SOURCES[2]}]
 
 

@@ -23,6 +23,7 @@ from faust_assigner.app.recovery.books import RoundBooks
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.tables.files import TableStore
+from tests.support.waiting import PATIENCE_S
 
 A, B, C = TP("log", 0), TP("log", 1), TP("sums", 2)
 
@@ -299,7 +300,7 @@ async def compared_once(made: Recovery) -> None:
 
     made._compare_files = once  # type: ignore[method-assign]
     made.consistency.doubt_is_new.set()
-    await asyncio.wait_for(made._compare_beside_streams(made), 5.0)
+    await asyncio.wait_for(made._compare_beside_streams(made), PATIENCE_S)
 
 
 async def test_a_running_worker_restores_anew_what_is_ahead(made: Recovery) -> None:

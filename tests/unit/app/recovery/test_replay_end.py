@@ -18,6 +18,7 @@ from faust_assigner.app.recovery import loop as recovery_loop
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.table_manager import ChangelogQueue
 from faust_assigner.app.recovery.unreadable import UnreadableRecords
+from tests.support.waiting import PATIENCE_S
 
 A, B, C, D = (TP("log", number) for number in range(4))
 
@@ -160,7 +161,7 @@ async def test_the_queue_gives_records_of_this_generation_that_are_replayed(
     queue = ChangelogQueue(made.app, maxsize=4, flow_control=flow)
     for one in (record, event(A, 99)):
         queue.put_nowait(one)
-    found = await asyncio.wait_for(queue.get(), 5.0)
+    found = await asyncio.wait_for(queue.get(), PATIENCE_S)
     assert found.message.offset == (record.message.offset if is_taken else 99)
 
 
@@ -294,7 +295,7 @@ async def test_a_standby_is_complete_once_its_changelog_is_fetched_to_the_end(
         await asyncio.sleep(0.02)
         assert made.tables.ready == [], "the last batch may not be in the queue yet"
         consumer.fetch_rounds += 1
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(PATIENCE_S):
             while not made.tables.ready:
                 await asyncio.sleep(0.001)
         made.tables.ready.clear()

@@ -12,6 +12,7 @@ import pytest
 from faust_assigner.app.tables import open_windows
 from faust_assigner.app.tables.open_windows import OpenWindows
 from faust_assigner.app.tables.store import WriteBehindStore
+from tests.support.waiting import PATIENCE_S
 
 
 class Table(SimpleNamespace):
@@ -158,7 +159,7 @@ def in_files(*begins: float) -> tuple[OpenWindows, Files, Any]:
 
 async def look(windows: OpenWindows, *, goes_on: bool = True) -> bool:
     """Scan partition 0."""
-    return await asyncio.wait_for(windows.look_through(0, lambda: goes_on), 10.0)
+    return await asyncio.wait_for(windows.look_through(0, lambda: goes_on), PATIENCE_S)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 5])

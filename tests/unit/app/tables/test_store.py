@@ -19,6 +19,7 @@ from faust_assigner.app.tables.changes import Usage
 from faust_assigner.app.tables.write_behind import install_write_behind, usage_of
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
+from tests.support.waiting import PATIENCE_S
 
 LOG = TP("overlaid-counts-changelog", 0)
 
@@ -303,7 +304,7 @@ async def test_a_record_waits_while_too_many_changes_do(
     room._usage.bytes = 10**9
     monkeypatch.setattr(overlay_consumer, "LONGEST_S", 0.05)
     consumer.in_transaction, began = True, time.monotonic()
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(PATIENCE_S):
         await deliver(TP("source", 0))
     assert consumer.commits == 1
     assert time.monotonic() - began >= 0.05

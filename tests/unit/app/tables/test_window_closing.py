@@ -19,6 +19,7 @@ from faust_assigner.app.tables import window_closing as closings
 from faust_assigner.app.tables import window_sources, windowed_tables
 from faust_assigner.app.tables.window_closing import Closing
 from faust_assigner.app.tables.windowed_tables import committed, install, restored, revoked
+from tests.support.waiting import PATIENCE_S
 
 SOURCE, OTHER, LOG = TP("orders", 0), TP("payments", 0), TP("log", 0)
 KEY, LATER = ("a", (0.0, 9.9)), ("b", (10.0, 19.9))
@@ -161,7 +162,7 @@ class Made:
     async def close(self) -> list[Any]:
         """Run the closing once; return the closed rows."""
         before = len(self.table.closed)
-        await asyncio.wait_for(self.it.close_windows(), 10.0)
+        await asyncio.wait_for(self.it.close_windows(), PATIENCE_S)
         return self.table.closed[before:]
 
 

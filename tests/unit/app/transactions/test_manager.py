@@ -23,6 +23,7 @@ from faust.types import TP
 
 from faust_assigner.app.transactions.manager import PartitionTransactions
 from faust_assigner.app.transactions.producers import TransactionsRefused
+from tests.support.waiting import PATIENCE_S
 
 ORDERS, PAYMENTS, COPY = TP("orders", 0), TP("payments", 0), TP("orders", 1)
 ID, OTHER = "shop-1-0", "shop-2-0"
@@ -391,7 +392,7 @@ async def test_a_send_that_is_cancelled_in_its_turn_does_not_hold_up_the_next(
         await asyncio.sleep(0.01)
         assert not second.done(), "the commit is under way still"
         made.begin_next()
-        await asyncio.wait_for(second, 5.0)
+        await asyncio.wait_for(second, PATIENCE_S)
     assert [act[2] for act in made.producer.acts] == [b"2"]
 
 
@@ -471,7 +472,7 @@ async def test_a_change_is_sent_in_the_place_that_it_took(made: Manager) -> None
 
     with processing(made, 4):
         made._sends.send_soon(future(publish))
-        await asyncio.wait_for(send(made, b"after"), 10.0)
+        await asyncio.wait_for(send(made, b"after"), PATIENCE_S)
     assert [(act[2], act[4]) for act in made.producer.acts] == [(b"change", ID), (b"after", ID)]
 
 
@@ -494,12 +495,12 @@ async def test_a_slow_commit_of_one_id_holds_up_no_send_of_another(made: Manager
     with processing(made, 5):
         held = asyncio.ensure_future(send(made, b"orders"))
     with processing(made, 5, PAYMENTS):
-        await asyncio.wait_for(send(made, b"payments"), 5.0)
+        await asyncio.wait_for(send(made, b"payments"), PATIENCE_S)
     assert [share is not None and share.committed for share in shares] == [False, True]
     assert not held.done(), "its own commit is under way still"
     gate.set()
     assert await committing
-    await asyncio.wait_for(held, 5.0)
+    await asyncio.wait_for(held, PATIENCE_S)
     assert [act[:3:2] for act in made.producer.acts if act[0] == "send"] == [
         ("send", b"payments"),
         ("send", b"orders"),
@@ -663,17 +664,17 @@ async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: M
     with processing(made, 4):
         await send(made)
     made.held.hold(ID)
-    await asyncio.wait_for(made.held.wait_for_commit(Event(made.app, 4)), 5.0)
+    await asyncio.wait_for(made.held.wait_for_commit(Event(made.app, 4)), PATIENCE_S)
     held = asyncio.ensure_future(made.held.wait_for_commit(Event(made.app, 5)))
     later = asyncio.ensure_future(made.held.wait_for_commit(Event(made.app, 7)))
     await asyncio.sleep(0.01)
     assert not held.done()
     with processing(made, 6):  # a later record of the same topic, which began before the commit
         await send(made)
-    await asyncio.wait_for(held, 5.0)
+    await asyncio.wait_for(held, PATIENCE_S)
     assert not later.done()
     made.held.release(ID)
-    await asyncio.wait_for(later, 5.0)
+    await asyncio.wait_for(later, PATIENCE_S)
 
 
 async def test_a_record_passes_while_its_stream_has_a_record_that_a_commit_waits_for(
@@ -692,7 +693,7 @@ async def test_a_record_passes_while_its_stream_has_a_record_that_a_commit_waits
     await asyncio.sleep(0.01)
     assert not waiting.done(), "no commit of the other transaction waits"
     made.held.hold(OTHER)
-    await asyncio.wait_for(waiting, 5.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)
 
 
 async def test_sends_wait_for_a_commit_once_their_transaction_is_closed(made: Manager) -> None:
@@ -705,16 +706,16 @@ async def test_sends_wait_for_a_commit_once_their_transaction_is_closed(made: Ma
         await asyncio.sleep(0.01)
         assert made.holds_sends()
         made.begin_next()
-        await asyncio.wait_for(sending, 5.0)
+        await asyncio.wait_for(sending, PATIENCE_S)
     assert not made.holds_sends()
 
 
 async def test_records_of_other_transactions_are_not_held_back(made: Manager) -> None:
     """Each id has its own commit."""
     made.held.hold(ID)
-    await asyncio.wait_for(made.held.wait_for_commit(Event(made.app, 9, PAYMENTS)), 5.0)
+    await asyncio.wait_for(made.held.wait_for_commit(Event(made.app, 9, PAYMENTS)), PATIENCE_S)
     with processing(made, 9, PAYMENTS):
-        assert await asyncio.wait_for(made.held.hold_value("value"), 5.0) == "value"
+        assert await asyncio.wait_for(made.held.hold_value("value"), PATIENCE_S) == "value"
 
 
 async def test_a_batch_is_waited_for_where_a_record_in_it_has_sent(made: Manager) -> None:

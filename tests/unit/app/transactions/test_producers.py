@@ -17,6 +17,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from faust_assigner.app.transactions import producers as module
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.transactions.test_manager import (
     COPY,
     ID,
@@ -179,7 +180,7 @@ async def test_a_producer_whose_start_has_no_answer_is_made_again(
 
     monkeypatch.setattr(made.producer, "_new_producer", silent)
     monkeypatch.setattr(made, "sleep", sleep, raising=False)
-    await asyncio.wait_for(made._producers.begin({ID}), 5.0)
+    await asyncio.wait_for(made._producers.begin({ID}), PATIENCE_S)
     assert made.producer.acts == [("close", ID), ("start", ID), ("begin", ID)]
     assert f"Begin of transaction {ID}: the broker has not answered" in caplog.text
 
@@ -272,7 +273,7 @@ async def test_an_answer_that_is_cancelled_is_no_refusal(made: Manager) -> None:
     committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
     await asyncio.sleep(0.01)
     made.producer.answers[0].cancel()
-    assert await asyncio.wait_for(committing, 5.0)
+    assert await asyncio.wait_for(committing, PATIENCE_S)
     assert made.crashes == []
 
 
@@ -303,7 +304,7 @@ async def test_a_send_that_the_producer_refuses_is_the_callers_error(made: Manag
         await send(made)
     made.producer.refusal = None
     with processing(made, 5):
-        await asyncio.wait_for(send(made, b"next"), 5.0)
+        await asyncio.wait_for(send(made, b"next"), PATIENCE_S)
     assert [act[2] for act in made.producer.acts] == [b"next"]
     made.producer.refusal = ProducerFenced()
     with processing(made, 6):
@@ -349,15 +350,15 @@ async def test_held_records_are_waited_for_by_their_own_commit(made: Manager) ->
     await asyncio.sleep(0)
     made.held.release(OTHER)
     made.held.release("unknown")
-    await asyncio.wait_for(waiting[1], 5.0)
+    await asyncio.wait_for(waiting[1], PATIENCE_S)
     assert not waiting[0].done()
     with processing(made, 6, ORDERS):
         value = asyncio.ensure_future(made.held.hold_value("value"))
         await asyncio.sleep(0.01)
     assert not value.done()
     made.held.release(ID)
-    await asyncio.wait_for(waiting[0], 5.0)
-    assert await asyncio.wait_for(value, 5.0) == "value"
+    await asyncio.wait_for(waiting[0], PATIENCE_S)
+    assert await asyncio.wait_for(value, PATIENCE_S) == "value"
 
 
 async def test_a_fatal_producers_error_is_read_when_it_is_abandoned(made: Manager) -> None:
@@ -394,14 +395,17 @@ async def test_the_first_record_of_a_log_is_held_back_as_any_other(made: Manager
     await asyncio.sleep(0.01)
     assert not waiting.done()
     assert (
-        await asyncio.wait_for(made.held.hold_value("without a record"), 5.0) == "without a record"
+        await asyncio.wait_for(made.held.hold_value("without a record"), PATIENCE_S)
+        == "without a record"
     )
     with processing(made, 0) as event:
         event.message = None
-        assert await asyncio.wait_for(made.held.hold_value("no message"), 5.0) == "no message"
+        assert (
+            await asyncio.wait_for(made.held.hold_value("no message"), PATIENCE_S) == "no message"
+        )
     with processing(made, 0):
         await send(made)
-    await asyncio.wait_for(waiting, 5.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert made.held.waits_for([first])
     assert not made.held.waits_for([])
 
@@ -422,7 +426,7 @@ async def test_a_change_that_a_fence_keeps_from_being_published_ends_no_worker(
     assert made.crashes == []
     assert made.has_failed(ID)
     with processing(made, 5):
-        refused = await asyncio.wait_for(send(made), 5.0)
+        refused = await asyncio.wait_for(send(made), PATIENCE_S)
     with pytest.raises(ProducerSendError):
         await refused
 
@@ -447,7 +451,7 @@ async def test_a_commit_waits_for_the_answer_to_a_change_that_is_sent_late(made:
     assert [act[0] for act in made.producer.acts] == ["send"]
     assert not committing.done()
     made.producer.answers[0].set_result("sent")
-    assert await asyncio.wait_for(committing, 5.0)
+    assert await asyncio.wait_for(committing, PATIENCE_S)
     assert made.producer.acts[1:] == [("commit", (ID, {ORDERS: 5}))]
 
 
@@ -464,7 +468,7 @@ async def test_a_transaction_that_is_given_up_while_kafka_commits_it_flushes_no_
     await asyncio.sleep(0.01)
     await made.end([ID])
     gate.set()
-    await asyncio.wait_for(committing, 5.0)
+    await asyncio.wait_for(committing, PATIENCE_S)
     assert (share.abandoned, share.committed) == (True, False)
 
 
@@ -478,7 +482,7 @@ async def test_all_that_is_held_back_goes_on_when_transactions_are_abandoned(mad
     ]
     await asyncio.sleep(0)
     await made.abandon(fenced=False)
-    await asyncio.wait_for(asyncio.gather(*waiting), 5.0)
+    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)
     assert made.held._held == {}
 
 

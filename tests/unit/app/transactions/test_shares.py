@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from faust_assigner.app.transactions.shares import Place, Share
+from tests.support.waiting import PATIENCE_S
 
 
 async def test_a_share_counts_before_its_rows_land() -> None:
@@ -92,7 +93,7 @@ async def test_a_share_waits_for_the_last_answer_and_keeps_the_first_error() -> 
     await asyncio.sleep(0.01)
     assert not waiting.done()
     share.answer(None)
-    await asyncio.wait_for(waiting, 5.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert (share.unanswered, share.error) == (0, first)
     share.sent()
     share.answer(None)
@@ -105,7 +106,7 @@ async def test_a_share_without_an_answer_waits_no_longer_than_its_transaction(
 ) -> None:
     """The transaction may end well or fail; a share without pending sends does not wait."""
     share, end = Share("shop-1-0", begun=True), asyncio.get_running_loop().create_future()
-    await asyncio.wait_for(share.wait_for_answers(end), 5.0)
+    await asyncio.wait_for(share.wait_for_answers(end), PATIENCE_S)
     share.sent()
     waiting = asyncio.ensure_future(share.wait_for_answers(end))
     await asyncio.sleep(0.01)
@@ -114,7 +115,7 @@ async def test_a_share_without_an_answer_waits_no_longer_than_its_transaction(
         end.set_exception(ValueError("no right"))
     else:
         end.set_result(None)
-    await asyncio.wait_for(waiting, 5.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert (share.unanswered, share.error, end.done()) == (1, None, True)
     end.exception()
 
@@ -140,7 +141,7 @@ async def test_a_place_is_passed_on_once_the_one_before_is_left() -> None:
     await asyncio.sleep(0.01)
     assert not first.done()
     share.begin()
-    await asyncio.wait_for(second, 5.0)
+    await asyncio.wait_for(second, PATIENCE_S)
     gone = loop.create_future()
     gone.cancel()
     Place("shop-1-0", share, second, gone).leave()

@@ -13,6 +13,7 @@ from faust.types import TP
 
 from faust_assigner.app.transactions.ids import partitions_to_restart
 from faust_assigner.app.transactions.producers import TransactionsRefused
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.transactions.test_manager import (
     ID,
     ORDERS,
@@ -77,7 +78,7 @@ async def test_each_source_of_a_transaction_is_waited_for_up_to_its_own_offset(
     events = [(Event(made.app, offset, tp)) for offset, tp in ((5, ORDERS), (91, BILLS))]
     assert not made.held.waits_for(events)
     assert made.held.waits_for([*events, Event(made.app, 90, BILLS)])
-    await asyncio.wait_for(made.held.wait_for_commit(Event(made.app, 4, ORDERS)), 5.0)
+    await asyncio.wait_for(made.held.wait_for_commit(Event(made.app, 4, ORDERS)), PATIENCE_S)
     waiting = [asyncio.ensure_future(made.held.wait_for_commit(event)) for event in events]
     await asyncio.sleep(0)
     assert not any(one.done() for one in waiting)

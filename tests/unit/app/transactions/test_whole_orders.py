@@ -8,6 +8,7 @@ import pytest
 from aiokafka.errors import ProducerFenced, TransactionalIdAuthorizationFailed
 
 from faust_assigner.app.transactions.producers import TransactionsRefused
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.transactions.test_manager import (
     ID,
     ORDERS,
@@ -116,7 +117,7 @@ async def test_a_stream_passes_on_a_record_before_one_that_a_commit_waits_for(
     queued = [Event(made.app, 3, PAYMENTS)]
     with processing(made, 5):
         waiting = made.held.hold_value("value", lambda: iter(queued))
-        assert await asyncio.wait_for(waiting, 5.0) == "value"
+        assert await asyncio.wait_for(waiting, PATIENCE_S) == "value"
 
 
 async def test_records_of_all_held_transactions_check_again(made: Manager) -> None:
