@@ -168,6 +168,9 @@ class BatchingStream(LastingStream):
         exact = self.app.in_transaction
         buffer.takers += 1
         try:
+            if self.should_stop:
+                # The loop of an agent that calls ``take`` again and again must let its cancellation run.
+                await asyncio.sleep(LOOK_S)
             while not self.should_stop:
                 if not buffer.batches:
                     if not buffer.filling:

@@ -123,9 +123,8 @@ class Stream(BatchingStream, Stock):  # type: ignore[misc]
 
 async def next_of(batches: Any) -> list[Any]:
     """Return the next batch."""
-    async with asyncio.timeout(
-        PATIENCE_S
-    ):  # no task of its own: the current event belongs to this task
+    # no task of its own: the current event belongs to this task
+    async with asyncio.timeout(PATIENCE_S):
         found: list[Any] = await anext(batches)
     return found
 
@@ -272,6 +271,24 @@ async def test_the_reader_waits_while_a_batch_is_full(made: Stream) -> None:
     await asyncio.sleep(0.01)
     made.should_stop = True
     await asyncio.wait_for(blocked, PATIENCE_S)
+
+
+async def test_an_agent_that_calls_take_on_and_on_leaves_a_stopped_stream(made: Stream) -> None:
+    """The calls return no batch; Faust cancels the agent some turns of the event loop later."""
+    calls = 0
+
+    async def call() -> None:
+        nonlocal calls
+        while calls < 100:
+            calls += 1
+            assert [batch async for batch in made.take(1, 0.01)] == []
+
+    made.should_stop = True
+    calling = asyncio.ensure_future(call())
+    await asyncio.sleep(0)
+    calling.cancel()
+    await asyncio.wait([calling])
+    assert (calling.cancelled(), calls) == (True, 1)
 
 
 async def test_a_batch_is_acknowledged_when_the_agent_asks_for_the_next(made: Stream) -> None:
