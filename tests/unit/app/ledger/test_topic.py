@@ -53,6 +53,25 @@ def ledger(embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> 
     return Ledger(embedded_broker)
 
 
+class Clock:
+    """The clock of the ledger's module; ``later`` seconds are added to the real time."""
+
+    def __init__(self) -> None:
+        self.later = 0.0
+
+    def monotonic(self) -> float:
+        """Return the seconds."""
+        return time.monotonic() + self.later
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock for limits that must not pass before the test lets them pass."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
 def put(writer: LedgerTopic, *numbers: int) -> None:
     """Put a row for each number; wait until all are written or counted."""
     for number in numbers:
@@ -201,22 +220,35 @@ def test_a_broker_that_is_away_for_a_moment_costs_no_row(
 
 
 def test_a_broker_that_stays_away_is_logged_once_and_its_rows_are_counted(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ledger: Ledger,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """After a turn's time limit rows are dropped at once; later rows are written again."""
+    attempts = []
+    connect = LedgerTopic._connect
+
+    async def counted(self: LedgerTopic) -> Any:
+        attempts.append(self)
+        return await connect(self)
+
+    monkeypatch.setattr(LedgerTopic, "_connect", counted)
     monkeypatch.setattr(module, "SEND_S", 0.3)
-    monkeypatch.setattr(module, "REST_S", 1.0)
+    monkeypatch.setattr(module, "REST_S", 3_600.0)
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     writer = ledger(bootstrap=f"127.0.0.1:{port}")
     put(writer, 0)
-    began = time.monotonic()
+    assert attempts
+    attempts.clear()
     writer.put(lambda: (sample(number) for number in range(2000)))
     put(writer, 1)
-    assert time.monotonic() - began < 0.9, "rows of a broker that is away were waited for"
+    assert not attempts, "rows of a broker that is away were waited for"
     assert (writer.counts.written, writer.counts.dropped) == (0, 2002)
-    time.sleep(1.1)
+    clock.later += 3_600.0
+    monkeypatch.setattr(module, "SEND_S", PATIENCE_S)
     with EmbeddedBroker(port=port) as broker:
         put(writer, 7)
         assert rows(broker) == [7]
@@ -224,21 +256,25 @@ def test_a_broker_that_stays_away_is_logged_once_and_its_rows_are_counted(
 
 
 def test_a_broker_that_takes_connections_and_says_nothing_holds_up_one_attempt(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows are dropped after their time limit, and the caller does not wait."""
-    monkeypatch.setattr(module, "SEND_S", 0.4)
-    monkeypatch.setattr(module, "ATTEMPT_S", 0.3)
+    monkeypatch.setattr(module, "SEND_S", 3_600.0)
+    monkeypatch.setattr(module, "ATTEMPT_S", 3_600.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE_S)
         writer = ledger(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}", most_waiting=3)
-        began = time.monotonic()
-        for number in range(50):
-            writer.put(lambda number=number: [sample(number)])
-        assert time.monotonic() - began < 0.2
-        writer.drain()
-    counts = writer.counts
+        writer.put(lambda: [sample(0)])
+        connection, _ = silent.accept()
+        with connection:
+            for number in range(1, 50):
+                writer.put(lambda number=number: [sample(number)])
+            counts = writer.counts
+            assert counts.dropped == 0, "the caller waited for the time limit"
+            assert counts.skipped >= 45
+            clock.later += 3_600.0
+            writer.drain()
     assert counts.dropped + counts.skipped == 50
-    assert counts.skipped >= 45
     assert counts.dropped >= 3
 
 
@@ -248,7 +284,7 @@ def test_a_full_queue_drops_counts_and_is_logged_once(
     """Queued rows are written when the thread continues."""
     release = threading.Event()
     writer = ledger(most_waiting=4)
-    writer.put(lambda: release.wait(10) and [])
+    writer.put(lambda: release.wait(PATIENCE_S) and [])
     for number in range(100):
         writer.put(lambda number=number: [sample(number)])
     release.set()
@@ -396,7 +432,7 @@ def test_closing_sends_what_waits_and_a_later_row_finds_a_thread(
     """The whole decision is sent, then the connection is closed."""
     writer = ledger()
     writer.put(lambda: (sample(number) for number in range(2000)))
-    writer.close(timeout_s=20)
+    writer.close(timeout_s=PATIENCE_S)
     assert rows(embedded_broker) == list(range(2000))
     assert writer._thread is not None
     assert not writer._thread.is_alive()
@@ -405,16 +441,24 @@ def test_closing_sends_what_waits_and_a_later_row_finds_a_thread(
 
 
 def test_closing_waits_no_longer_than_it_may_for_a_broker_that_is_silent(
-    ledger: Ledger, caplog: pytest.LogCaptureFixture
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The remaining rows are counted and logged, and the thread has ended."""
+    monkeypatch.setattr(module, "SEND_S", 3_600.0)
+    monkeypatch.setattr(module, "ATTEMPT_S", 3_600.0)
+    # close() leaves twice this time to the end of the thread
+    monkeypatch.setattr(module, "STOP_S", (PATIENCE_S - 0.5) / 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE_S)
         writer = ledger(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}")
-        for number in range(10):
+        writer.put(lambda: [sample(0)])
+        connection, _ = silent.accept()
+        for number in range(1, 10):
             writer.put(lambda number=number: [sample(number)])
         began = time.monotonic()
-        writer.close(2.0)
-        assert time.monotonic() - began < 2.5
+        with connection:
+            writer.close(PATIENCE_S)
+        assert time.monotonic() - began < PATIENCE_S
         assert writer._thread is not None
         assert not writer._thread.is_alive()
     assert (writer.counts.dropped, writer.counts.skipped) == (1, 9)

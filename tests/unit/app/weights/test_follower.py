@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from faust_assigner.app.weights import follower as module
 from faust_assigner.app.weights.follower import Follower, WeightsUnreachable
 from faust_assigner.app.weights.provider import WeightSettings, WeightsProvider
 from faust_assigner.app.weights.sources import Found, NoWeights
+from tests.support.waiting import wait_until
 
 
 class Taker:
@@ -47,14 +47,6 @@ class Source:
             self.closed += 1
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until ``condition`` holds, for 10 s at most."""
-    deadline = time.monotonic() + 10.0
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen within 10 s"
-        time.sleep(0.001)
-
-
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a thread that waits for its resources until the limit fail its test."""
@@ -78,7 +70,7 @@ def test_all_results_are_delivered_in_order_and_an_error_as_a_reason() -> None:
         (None,),
     )
     follower = follow(taker, source, 0.002)
-    until(lambda: len(taker.taken) > 7)
+    wait_until(lambda: len(taker.taken) > 7)
     assert follower.runs
     assert follower.close(10.0)
     assert not follower.runs
@@ -100,9 +92,9 @@ def test_the_thread_ends_once_nobody_takes_its_results(found: Any) -> None:
     """It ends by itself with the next result, also with a source that always fails."""
     takers, source = [Taker()], Source((found,))
     follower = follow(takers[0], source)
-    until(lambda: len(takers[0].taken) > 1)
+    wait_until(lambda: len(takers[0].taken) > 1)
     takers.clear()
-    until(lambda: not follower.runs)
+    wait_until(lambda: not follower.runs)
     assert source.closed == len(source.asked)
     assert follower.close()
 
@@ -126,7 +118,7 @@ def test_a_source_that_does_not_end_in_time_is_cancelled_again(
     monkeypatch.setattr(module, "CLOSE_S", 0.01)
     taker = Taker()
     follower = follow(taker, Slow())
-    until(lambda: bool(taker.taken))
+    wait_until(lambda: bool(taker.taken))
     assert follower.close(10.0)
 
 
@@ -134,7 +126,7 @@ def test_nothing_is_delivered_after_the_close() -> None:
     """The owner may be gone halfway; a second close returns at once."""
     taker = Taker()
     follower = follow(taker, Source((None,)))
-    until(lambda: bool(taker.taken))
+    wait_until(lambda: bool(taker.taken))
     assert follower.close(10.0)
     count = len(taker.taken)
     assert follower._hand_over(b"late")
@@ -154,7 +146,7 @@ def test_the_thread_may_close_itself() -> None:
     taker = Closing()
     follower = Follower(weakref.ref(taker), Source((None,)), 0.001)
     follower.start()
-    until(lambda: not follower.runs)
+    wait_until(lambda: not follower.runs)
     assert said == [False]
 
 
@@ -177,7 +169,7 @@ def test_the_thread_of_a_silent_source_ends_with_its_provider() -> None:
     assert follower.runs
     del provider
     gc.collect()
-    until(lambda: not follower.runs)
+    wait_until(lambda: not follower.runs)
 
 
 def test_a_look_without_a_change_is_a_look() -> None:

@@ -156,7 +156,7 @@ class _Stuck:
     """A source that never answers."""
 
     async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        await asyncio.sleep(30.0)
+        await asyncio.sleep(10 * PATIENCE_S)
         yield None
 
 
@@ -164,8 +164,8 @@ def test_a_decision_never_waits_for_the_source() -> None:
     """A hanging source does not delay the rebalance: all weights are 1.0 at once."""
     provider = WeightsProvider("shop", WeightSettings(_Stuck()))
     began = time.monotonic()
-    assert all(provider() is None for _ in range(100))
-    assert time.monotonic() - began < 1.0
+    assert all(provider() is None for _ in range(1_000))
+    assert time.monotonic() - began < PATIENCE_S
     assert provider.current.code == "loading"
     provider.close()
 
