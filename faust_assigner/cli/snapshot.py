@@ -145,7 +145,7 @@ def verify_snapshots(
     """Check hashes, key order, counts, offsets and the topic; exit 1 if a visible snapshot is damaged."""
     with reported_errors():
         from faust_assigner.pipeline.console import show_verdicts
-        from faust_assigner.snapshots.upkeep import verify
+        from faust_assigner.snapshots.verification import verify
 
         catalog, topics = _requested_snapshots(context, folder or to, topic)
         verdicts = list(
@@ -200,7 +200,7 @@ def collect_snapshots(
     with reported_errors():
         from faust_assigner.pipeline.console import show_removals
         from faust_assigner.pipeline.snapshots.job import duration_ms
-        from faust_assigner.snapshots.upkeep import collect_garbage
+        from faust_assigner.snapshots.retention import collect_garbage
 
         catalog, topics = _requested_snapshots(context, folder or to, topic)
         removed = collect_garbage(

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from faust_assigner.pipeline.doctor import Finding
     from faust_assigner.pipeline.history.report import Report
     from faust_assigner.snapshots.manifest import Manifest
-    from faust_assigner.snapshots.upkeep import Removal, Verdict
+    from faust_assigner.snapshots.retention import Removal
+    from faust_assigner.snapshots.verification import Verdict
 
 Lines = Sequence[Sequence[str]]
 #: For each column: its heading, and a function that returns the text of its cell in a row.

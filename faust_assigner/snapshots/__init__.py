@@ -18,5 +18,6 @@ is not a snapshot: readers skip the folder, and ``gc`` removes it after a while.
     changelog.py   a changelog's first and end offsets, and its records, through aiokafka
     topic_ids.py   the current topic behind a name
     catalog.py     publish, find, fetch snapshots
-    upkeep.py      verify and gc
+    verification.py  verify
+    retention.py   gc
 """

@@ -210,3 +210,8 @@ def snapshot_folder(topic: str, partition: int, identity: str) -> str:
 def folder_of(manifest: Manifest) -> str:
     """The folder of a snapshot, relative to the root."""
     return snapshot_folder(manifest.topic, manifest.partition, manifest.snapshot_id)
+
+
+def listed_files(manifests: Iterable[Manifest]) -> set[str]:
+    """Return the paths of all files that ``manifests`` list, relative to the root."""
+    return {f"{each.topic}/{each.partition}/{path}" for each in manifests for path in each.paths}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from faust_assigner.snapshots.catalog import Catalog, Found, newest_first
+from faust_assigner.snapshots.catalog import Catalog, Found, folder_of, newest_first
 from faust_assigner.snapshots.changelog import Changelog
 from faust_assigner.snapshots.manifest import Manifest, refusal
 
@@ -124,3 +124,14 @@ def _recreation_evidence(
     if newer.partition == manifest.partition and newer.next_offset < manifest.next_offset:
         return f"ends at the lower offset {newer.next_offset}"
     return None
+
+
+def outdated_folders(manifests: Sequence[Manifest], log: Changelog | None) -> dict[str, str]:
+    """Return folder -> the reason why its snapshot is of an earlier topic; current folders are absent."""
+    topic_id = log.topic_id if log else newest_topic_id(manifests)
+    ends = {number: extent.end for number, extent in log.extents.items()} if log else {}
+    found = {
+        folder_of(each): earlier_topic(each, manifests, topic_id=topic_id, ends=ends)
+        for each in manifests
+    }
+    return {folder: reason for folder, reason in found.items() if reason}

@@ -27,9 +27,10 @@ from faust_assigner.pipeline.snapshots.spans import plan_job
 from faust_assigner.snapshots.catalog import Catalog, folder_of
 from faust_assigner.snapshots.changelog import look_at
 from faust_assigner.snapshots.manifest import MANIFEST_NAME
+from faust_assigner.snapshots.retention import collect_garbage
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 from faust_assigner.snapshots.storage import open_storage
-from faust_assigner.snapshots.upkeep import collect_garbage, verify
+from faust_assigner.snapshots.verification import verify
 from tests.integration.snapshots.balances import App, Stores, damage, partition_hash
 
 

@@ -27,7 +27,7 @@ from faust_assigner.snapshots.changelog import Extent, look_at
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 from faust_assigner.snapshots.storage import open_storage
-from faust_assigner.snapshots.upkeep import verify
+from faust_assigner.snapshots.verification import verify
 from faust_assigner.testing.kafka import KafkaServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline import console
-from faust_assigner.snapshots import catalog, changelog, storage, upkeep
+from faust_assigner.snapshots import catalog, changelog, retention, storage, verification
 from faust_assigner.snapshots.changelog import UnknownTopicError
-from faust_assigner.snapshots.upkeep import Verdict
+from faust_assigner.snapshots.verification import Verdict
 from tests.unit.cli.looks import BROKER, run
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -47,8 +47,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(catalog, "Catalog", Catalog)
     monkeypatch.setattr(storage, "open_storage", lambda url: url)
-    monkeypatch.setattr(upkeep, "collect_garbage", collect)
-    monkeypatch.setattr(upkeep, "verify", verify)
+    monkeypatch.setattr(retention, "collect_garbage", collect)
+    monkeypatch.setattr(verification, "verify", verify)
     monkeypatch.setattr(changelog, "look_at", look_at)
     monkeypatch.setattr(
         console, "show_removals", lambda removed, **how: found.append((removed, how))
@@ -143,7 +143,7 @@ def test_only_a_damaged_snapshot_that_workers_see_fails_the_check(
     """An unfinished folder does not fail the check."""
     seen: Any = object()
     found = [Verdict(name, seen if there else None, why) for name, there, why in verdicts]
-    monkeypatch.setattr(upkeep, "verify", lambda *_: iter(found))
+    monkeypatch.setattr(verification, "verify", lambda *_: iter(found))
     run("snapshot", "verify", "d", code=code)
     assert told == [(found, {"as_json": False})]
 

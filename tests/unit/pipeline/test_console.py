@@ -18,7 +18,8 @@ from faust_assigner.pipeline.console import (
 from faust_assigner.pipeline.history.report import About, Report
 from faust_assigner.pipeline.schema import HISTORY
 from faust_assigner.snapshots.manifest import Manifest
-from faust_assigner.snapshots.upkeep import Removal, Verdict
+from faust_assigner.snapshots.retention import Removal
+from faust_assigner.snapshots.verification import Verdict
 
 
 def test_of_a_long_table_the_newest_rows_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,8 @@ from faust_assigner.pipeline.doctor import FAILED, INSTALL, OK, WARNING, Finding
 from faust_assigner.pipeline.history.report import REPORTED, About, Report
 from faust_assigner.pipeline.jars import SPARK_RANGE, SPARK_VERSION
 from faust_assigner.snapshots.manifest import Manifest
-from faust_assigner.snapshots.upkeep import Removal, Verdict
+from faust_assigner.snapshots.retention import Removal
+from faust_assigner.snapshots.verification import Verdict
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -16,7 +16,7 @@ from faust_assigner.pipeline.console import (
 from faust_assigner.pipeline.doctor import OK, WARNING, Finding
 from faust_assigner.pipeline.history.report import REPORTED, About, Report
 from faust_assigner.snapshots.manifest import Manifest
-from faust_assigner.snapshots.upkeep import Verdict
+from faust_assigner.snapshots.verification import Verdict
 
 GROUP = {
     "group_id": "shop",

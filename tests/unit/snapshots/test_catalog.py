@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.snapshots import upkeep
+from faust_assigner.snapshots import retention
 from faust_assigner.snapshots.catalog import Catalog, Found, SnapshotCorruptError, folder_of
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.compaction import Compactor
@@ -20,9 +20,10 @@ from faust_assigner.snapshots.manifest import (
     format_time_ms,
     snapshot_id,
 )
+from faust_assigner.snapshots.retention import collect_garbage
 from faust_assigner.snapshots.sst import OFFSET_KEY, digest_files, read_items
 from faust_assigner.snapshots.storage import Entry, StorageError, open_storage
-from faust_assigner.snapshots.upkeep import collect_garbage, verify
+from faust_assigner.snapshots.verification import verify
 
 NOW_MS = 1_800_000_000_000
 TOPIC = "app-orders-changelog"
@@ -400,7 +401,7 @@ def test_a_run_that_begins_during_the_collection_keeps_every_snapshot(
 ) -> None:
     """The run's lease is checked again before a manifest is removed."""
     answers = iter((None,))
-    monkeypatch.setattr(upkeep, "leased_until", lambda *_: next(answers, "later"))
+    monkeypatch.setattr(retention, "leased_until", lambda *_: next(answers, "later"))
     assert collect_garbage(pair, now_ms=NOW_MS, keep=1) == []
     assert visible(pair) == 2
 
@@ -412,7 +413,7 @@ def test_a_leftover_is_settled_after_the_whole_grace_period(
     pair: Catalog, modified_ms: int | None, is_settled: bool
 ) -> None:
     """A leftover without a modification time is never settled."""
-    sweeper = upkeep._Sweeper(pair, NOW_MS, 1_000, dry_run=True)
+    sweeper = retention._Sweeper(pair, NOW_MS, 1_000, dry_run=True)
     assert sweeper._is_settled(Entry("0.sst", False, 1, modified_ms)) is is_settled
 
 

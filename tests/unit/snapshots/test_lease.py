@@ -11,8 +11,8 @@ import pytest
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.lease import Lease, lease_paths, leased_until
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
+from faust_assigner.snapshots.retention import collect_garbage
 from faust_assigner.snapshots.storage import LocalStorage, open_storage
-from faust_assigner.snapshots.upkeep import collect_garbage
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

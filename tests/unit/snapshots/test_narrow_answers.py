@@ -15,8 +15,8 @@ from faust_assigner.snapshots.arrow_batches import JsonColumns, batch_of
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.json_rows import AUTO
 from faust_assigner.snapshots.kafka_requests import run_request
+from faust_assigner.snapshots.retention import collect_garbage
 from faust_assigner.snapshots.storage import Entry, LocalStorage
-from faust_assigner.snapshots.upkeep import collect_garbage
 from tests.unit.snapshots.test_catalog import NOW_MS, TOPIC, publish
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.snapshots import trust, upkeep
+from faust_assigner.snapshots import retention, trust, verification
 from faust_assigner.snapshots.catalog import Catalog, Found, SnapshotCorruptError, newest_first
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.manifest import (
@@ -20,10 +20,11 @@ from faust_assigner.snapshots.manifest import (
     format_time_ms,
     snapshot_id,
 )
+from faust_assigner.snapshots.retention import Removal, collect_garbage
 from faust_assigner.snapshots.sst import OFFSET_KEY, SstFile
 from faust_assigner.snapshots.storage import Entry, open_storage
 from faust_assigner.snapshots.trust import Judge
-from faust_assigner.snapshots.upkeep import Removal, Verdict, collect_garbage, verify
+from faust_assigner.snapshots.verification import Verdict, verify
 
 NOW_MS = 1_800_000_000_000
 OLD_MS = NOW_MS - 7_200_000
@@ -303,7 +304,7 @@ def test_a_run_that_begins_amid_a_collection_ends_the_collection(
     for offset in (1, 2, 3):
         shelf.snapshot(offset, age_s=10 - offset)
     monkeypatch.setattr(
-        upkeep,
+        retention,
         "leased_until",
         lambda storage, topic, now_ms: "later" if len(storage.acts) >= begins_after else None,
     )
@@ -324,7 +325,7 @@ def test_an_empty_folder_is_an_unfinished_snapshot(tmp_path: Path) -> None:
 def checked(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, **problems: str) -> list[Verdict]:
     """Return the verdicts, with the given problems of the snapshots' contents."""
     monkeypatch.setattr(
-        upkeep, "_problem", lambda catalog, manifest: problems.get(f"n{manifest.next_offset}")
+        verification, "_problem", lambda catalog, manifest: problems.get(f"n{manifest.next_offset}")
     )
     return list(verify(shelf.catalog))
 
@@ -401,9 +402,9 @@ def test_contents_are_checked_layer_by_layer(
             merged[OFFSET_KEY] = b"8"
         return iter(sorted(merged.items()))
 
-    monkeypatch.setattr(upkeep, "read_items", items)
+    monkeypatch.setattr(verification, "read_items", items)
     catalog: Any = SimpleNamespace(fetch=lambda manifest, folder: [Path(name) for name in rows])
-    found = upkeep._problem(catalog, manifest)
+    found = verification._problem(catalog, manifest)
     if problem is None and OFFSET_KEY > b"a":
         assert found is None
     assert found == problem
@@ -418,10 +419,10 @@ def test_what_cannot_be_fetched_is_the_problem(error: Exception) -> None:
 
     catalog: Any = SimpleNamespace(fetch=fetch)
     manifest: Any = SimpleNamespace(by_layer=list)
-    assert upkeep._problem(catalog, manifest) == str(error)
+    assert verification._problem(catalog, manifest) == str(error)
     error = ValueError("a bug")
     with pytest.raises(ValueError, match="a bug"):
-        upkeep._problem(catalog, manifest)
+        verification._problem(catalog, manifest)
 
 
 # -- which may be used

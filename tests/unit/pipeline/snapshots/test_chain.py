@@ -18,9 +18,10 @@ from faust_assigner.pipeline.snapshots.writer import SpanWriter
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError, folder_of
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
+from faust_assigner.snapshots.retention import collect_garbage
 from faust_assigner.snapshots.sst import OFFSET_KEY, ingest, read_items
 from faust_assigner.snapshots.storage import LocalStorage, Storage, open_storage
-from faust_assigner.snapshots.upkeep import collect_garbage, verify
+from faust_assigner.snapshots.verification import verify
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

@@ -1,40 +1,28 @@
-"""The commands ``snapshot verify`` and ``snapshot gc``: check all snapshots, and remove old snapshots."""
+"""The command ``snapshot gc``: remove old snapshots, and the files that killed runs left."""
 
 from __future__ import annotations
 
 import logging
-import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from faust_assigner.snapshots.catalog import (
     Catalog,
     Found,
     folder_of,
+    listed_files,
     newest_first,
     snapshot_folder,
 )
-from faust_assigner.snapshots.changelog import Changelog
 from faust_assigner.snapshots.lease import lease_paths, leased_until
-from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
-from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest
 from faust_assigner.snapshots.storage import Entry
-from faust_assigner.snapshots.trust import all_folders, earlier_topic, newest_topic_id
+from faust_assigner.snapshots.trust import all_folders, outdated_folders
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_KEEP = 2
 DEFAULT_GRACE_MS = 3_600_000
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The result of ``verify`` for a folder; ``problem`` is None for a sound snapshot."""
-
-    folder: str
-    manifest: Manifest | None
-    problem: str | None
 
 
 @dataclass(frozen=True)
@@ -44,81 +32,6 @@ class Removal:
     path: str
     reason: str
     size: int
-
-
-def verify(
-    catalog: Catalog, topics: list[str] | None = None, logs: Mapping[str, Changelog] | None = None
-) -> Iterator[Verdict]:
-    """Check every snapshot: manifest, files, hash, key order, key count, Faust's offset, and its topic.
-
-    A snapshot of an earlier topic with the same name is a problem. To find such snapshots, the function
-    compares each snapshot with ``logs`` (the current changelogs by topic) if given, else with the other
-    snapshots. Unfinished folders are reported as unfinished. They are no error, because readers skip them. A
-    folder of which later snapshots list all files is not reported: its files are checked with these
-    snapshots. Cost: one read of all files, about 1M keys/s.
-    """
-    for topic in topics if topics is not None else catalog.topics():
-        folders = all_folders(catalog, topic)
-        manifests = [found.manifest for found in folders if found.manifest]
-        outdated = _outdated_folders(manifests, (logs or {}).get(topic))
-        in_use = _listed(manifests)
-        for found in folders:
-            folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
-            if found.manifest is None:
-                files = {f"{folder}/{entry.name}" for entry in catalog.storage.list(folder)}
-                if not files or not files <= in_use:
-                    yield Verdict(folder, None, found.problem)
-            else:
-                problem = outdated.get(folder) or _problem(catalog, found.manifest)
-                yield Verdict(folder, found.manifest, problem)
-
-
-def _outdated_folders(manifests: Sequence[Manifest], log: Changelog | None) -> dict[str, str]:
-    """Return folder -> the reason why its snapshot is of an earlier topic; current folders are absent."""
-    topic_id = log.topic_id if log else newest_topic_id(manifests)
-    ends = {number: extent.end for number, extent in log.extents.items()} if log else {}
-    found = {
-        folder_of(each): earlier_topic(each, manifests, topic_id=topic_id, ends=ends)
-        for each in manifests
-    }
-    return {folder: reason for folder, reason in found.items() if reason}
-
-
-def _problem(catalog: Catalog, manifest: Manifest) -> str | None:
-    try:
-        return _check_contents(catalog, manifest)
-    except (SnapshotError, OSError) as error:
-        return str(error)
-
-
-def _check_contents(catalog: Catalog, manifest: Manifest) -> str | None:
-    with tempfile.TemporaryDirectory(prefix="faust-assigner-verify-") as folder:
-        layers = manifest.by_layer(catalog.fetch(manifest, Path(folder)))
-        for layer in layers:
-            previous: bytes | None = None
-            for path in layer:
-                # Read the files one by one: a joint ingest would hide a file that is out of order.
-                for key, _ in read_items([path]):
-                    if previous is not None and key <= previous:
-                        return f"{path.name}: key {key!r} follows {previous!r}"
-                    previous = key
-        keys, offset = 0, None
-        for key, value in read_items([path for layer in layers for path in layer]):
-            if key == OFFSET_KEY:
-                offset = value
-            else:
-                keys += 1
-    if keys != manifest.keys:
-        return f"{keys} keys in the files, {manifest.keys} in the manifest"
-    expected = str(manifest.next_offset - 1).encode()
-    if offset != expected:
-        return f"Faust's offset key is {offset!r}, expected {expected!r}"
-    return None
-
-
-def _listed(manifests: Iterable[Manifest]) -> set[str]:
-    """The paths of all files that ``manifests`` list, relative to the root."""
-    return {f"{each.topic}/{each.partition}/{path}" for each in manifests for path in each.paths}
 
 
 def collect_garbage(
@@ -156,7 +69,7 @@ def collect_garbage(
             )
             continue
         sweeper.drop_leases(topic)
-        outdated = _outdated_folders(newest_first(all_folders(catalog, topic)), None)
+        outdated = outdated_folders(newest_first(all_folders(catalog, topic)), None)
         for partition in catalog.partitions(topic):
             folders = catalog.folders(topic, partition)
             if _has_unknown(folders):
@@ -250,7 +163,7 @@ class _Sweeper:
         folders = self._catalog.folders(topic, partition)
         if _has_unknown(folders):
             return
-        in_use = _listed(
+        in_use = listed_files(
             found.manifest
             for found in folders
             if found.manifest and found.snapshot_id not in dropped
