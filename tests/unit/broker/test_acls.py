@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker.connection_settings import STANDARD_AUTHORIZER
 from faust_assigner.broker.limits import MAX_ACLS
 from faust_assigner.broker.security import acls as a
 from faust_assigner.broker.security.acls import Acl, AclFilter, Acls
 from faust_assigner.broker.security.authorizer import Authorizer, distinguished_name, super_users
-from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
+from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.errors import ConfigError
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.connection_settings import STANDARD_AUTHORIZER
 from faust_assigner.broker.housekeeping import repeat, retain
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, GROUP, LITERAL, TOPIC, Acl
-from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
+from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.records import RecordRules, parse_batch
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import LONG_AT_A_TIME, SLICE_S

@@ -11,10 +11,11 @@ from typing import Any, cast
 import pytest
 
 from faust_assigner.broker import housekeeping, limits
+from faust_assigner.broker.connection_settings import STANDARD_AUTHORIZER
 from faust_assigner.broker.node import TRANSACTION, Node, timer_ms, wall_ms
 from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, GROUP, LITERAL, READ, TOPIC, Acl
 from faust_assigner.broker.security.credentials import MECHANISMS
-from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
+from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.entries import KINDS
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.coordinator.classic import GroupLimits

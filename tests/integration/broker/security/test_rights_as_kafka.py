@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.broker.settings import STANDARD_AUTHORIZER
+from faust_assigner.broker.connection_settings import STANDARD_AUTHORIZER
 from faust_assigner.testing.kafka import kafka_server
 from tests.integration.broker.security.rights import (
     ALL_ACLS,
