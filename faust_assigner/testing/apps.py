@@ -86,12 +86,17 @@ def environment() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def check(source: AppSource) -> None:
-    """Raise AppNotFound if the module of a path does not exist.
+def check(source: AppSource, *, needs_path: bool = False) -> None:
+    """Raise AppNotFound if the module of a path does not exist, or if ``source`` must be a path and is none.
 
     Imports only the packages that contain the module, not the module.
     """
     if not isinstance(source, str):
+        if needs_path:
+            raise AppNotFound(
+                'fleet(processes=True) needs the path of the app, such as "shop.app": a process cannot be '
+                f"given {source!r}"
+            )
         return
     module, _, _ = source.partition(":")
     try:

@@ -55,12 +55,7 @@ class Fleet:
         partitions: int | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        if processes and not isinstance(app, str):
-            raise apps.AppNotFound(
-                'fleet(processes=True) needs the path of the app, such as "shop.app": a process cannot be '
-                f"given {app!r}"
-            )
-        apps.check(app)
+        apps.check(app, needs_path=processes)
         self.app, self.folder, self.processes, self.static = app, folder, processes, static
         self.clock = Clock()
         self.workers: dict[str, Member] = {}
@@ -124,22 +119,16 @@ class Fleet:
         self.app_id = str(app.conf.id)
 
     def _launch(self, name: str) -> None:
-        before = self.workers.get(name)
-        settings = apps.settings_of(
-            name,
-            self.broker.bootstrap,
-            self.folder / name,
-            ({"consumer_group_instance_id": name} if self.static else {}) | self._settings,
-        )
+        before, folder = self.workers.get(name), self.folder / name
+        own = {"consumer_group_instance_id": name} if self.static else {}
+        settings = apps.settings_of(name, self.broker.bootstrap, folder, own | self._settings)
         self._faults.dead.discard(name)
         if self.processes:
             state = State() if before is None else before.state
-            self.workers[name] = Worker.launch(
-                name, self.folder / name, str(self.app), settings, state
-            )
+            self.workers[name] = Worker.launch(name, folder, str(self.app), settings, state)
             return
         worker = before or InProcess(
-            name, self.app, self.folder / name, self.clock, lambda: self._faults.kill(name)
+            name, self.app, folder, self.clock, lambda: self._faults.kill(name)
         )
         assert isinstance(worker, InProcess)
         self.workers[name] = worker

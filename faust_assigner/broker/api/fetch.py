@@ -21,9 +21,10 @@ from faust_assigner.broker.api.fetch_sessions import (
 from faust_assigner.broker.fetch_session import FetchSession, Place
 from faust_assigner.broker.limits import MAX_WAITING_PARTITIONS
 from faust_assigner.broker.security.acls import READ, TOPIC
-from faust_assigner.broker.storage import records
+from faust_assigner.broker.storage.claims import has_codec
 from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog
 from faust_assigner.broker.storage.reads import Reading, available, plan_read, present_batches
+from faust_assigner.broker.storage.records import ZSTD
 from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.broker.wire import milliseconds
 
@@ -256,7 +257,7 @@ def _partition_values(
         error = ErrorCode.unknown_topic_or_partition  # deleted while the consumer waited
     elif isinstance(data, StoreFailed):
         error = ErrorCode.kafka_storage_error
-    elif call.version < ZSTD_SINCE and any(records.has_codec(b, records.ZSTD) for b in data):
+    elif call.version < ZSTD_SINCE and any(has_codec(b, ZSTD) for b in data):
         error = ErrorCode.unsupported_compression_type
     sound = log is not None and error is ErrorCode.none
     end, stable, start = (

@@ -12,7 +12,7 @@ from faust_assigner.broker import internal_topics
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
 from faust_assigner.broker.limits import INLINE_BATCH_BYTES
 from faust_assigner.broker.security.acls import TOPIC, TRANSACTIONAL_ID, WRITE
-from faust_assigner.broker.storage import records
+from faust_assigner.broker.storage import claims, records
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import CONTROL, ZSTD, BadBatch, Batch, RecordRules
 from faust_assigner.broker.storage.store import StoreFailed
@@ -53,7 +53,7 @@ async def produce(call: Call, request: Any) -> Values | object:
         WRITE, TRANSACTIONAL_ID, transactional_id
     )
     is_barred = not may_transact and any(
-        records.claims_transaction(bytes(part.records or b""))
+        claims.claims_transaction(bytes(part.records or b""))
         for parts in asked.values()
         for part in parts.values()
     )
@@ -161,7 +161,7 @@ async def _append_batch(
     node, now = call.node, call.node.clock()
     rules = node.rules(topic, now)
     max_bytes = int(node.config(topic, "max.message.bytes"))
-    if len(data) <= INLINE_BATCH_BYTES and not records.has_any_codec(data):
+    if len(data) <= INLINE_BATCH_BYTES and not claims.has_any_codec(data):
         data, batch = _check(data, rules, call.version, max_bytes)
     else:
         data, batch = await node.aside(lambda: _check(data, rules, call.version, max_bytes))

@@ -2,8 +2,7 @@
 
 A write is atomic over all its keys. RocksDB writes its write-ahead log before a write returns, so
 acknowledged data survives ``kill -9``. A power loss may leave an incomplete write in this log: recovery then
-keeps all writes before it (point-in-time recovery). The write audit beside the store detects any further loss
-(:mod:`faust_assigner.broker.storage.write_audit`).
+keeps all writes before it (point-in-time recovery). ``write_audit.py`` detects any further loss.
 """
 
 from __future__ import annotations
@@ -79,9 +78,8 @@ class RocksStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         # A buffered write is in memory and in the write-ahead log; its flush needs the same space again.
-        self._buffer = max(
-            min(shutil.disk_usage(folder).total // 16, LARGEST_BUFFER), SMALLEST_BUFFER
-        )
+        share = shutil.disk_usage(folder).total // 16
+        self._buffer = max(min(share, LARGEST_BUFFER), SMALLEST_BUFFER)
         self._unmeasured = self._buffer  # bytes written since the last check of free space
         self.is_low = False  # whether records are refused because space is short
         self._is_broken = self._is_closed = False
@@ -136,32 +134,9 @@ class RocksStore:
             # A log record with the error itself would keep the cursor in its traceback, and RocksDB's lock.
             why = str(error.__cause__ or error)
             logger.error("The store is damaged: %s; copying the data that can be read", why)
-        draft = salvage.draft_folder(self._folder)
-        try:
-            fresh = self._open(draft)
-            try:
-                found = salvage.copy_readable(self._db, fresh, progress)
-            finally:
-                fresh.close()
-        except BaseException as error:
-            shutil.rmtree(draft, ignore_errors=True)
-            if isinstance(error, StoreFailed) or type(error) is not Exception:
-                raise
-            raise StoreFailed(f"cannot copy the data that can be read: {error}") from error
-        try:
-            self._db.close()
-        except Exception as error:  # a compaction has met the bad block before
-            logger.info("the damaged store could not be flushed: %s", error)
-        damaged = salvage.replace_files(self._folder)
-        self._db = self._open(self._folder)
+        self._db = salvage.replace_damaged(self._db, self._folder, self._open, progress)
         self.write_audit.recount(self.sequence)
         self.was_salvaged = True
-        logger.error(
-            "The store was damaged: %s. The broker starts without the keys in these ranges. The damaged "
-            "files are in %s; remove the folder when you no longer need it",
-            found,
-            damaged,
-        )
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value, or None."""
@@ -222,13 +197,12 @@ class RocksStore:
 
     def _require_space(self, size: int) -> None:
         self._unmeasured += size
+        least = ROOM_IN_BUFFERS * self._buffer
         if self.is_low or self._unmeasured >= self._buffer // 16:
             free = shutil.disk_usage(self._folder).free
-            self._unmeasured, self.is_low = 0, free < ROOM_IN_BUFFERS * self._buffer
+            self._unmeasured, self.is_low = 0, free < least
         if self.is_low:
-            raise StoreFailed(
-                f"no space: less than {ROOM_IN_BUFFERS * self._buffer} bytes are free"
-            )
+            raise StoreFailed(f"no space: less than {least} bytes are free")
 
     def _reopen(self) -> None:
         if self._is_closed:
@@ -313,8 +287,7 @@ class RocksStore:
             self._db.close()
         except Exception as error:
             logger.warning(
-                "could not flush the store before its close; its last writes stay in the "
-                "write-ahead log: %s",
+                "could not flush the store; its last writes stay in the write-ahead log: %s",
                 error,
             )
         self.write_audit.close()

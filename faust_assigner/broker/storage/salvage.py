@@ -11,6 +11,7 @@ subfolder.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from typing import Any
 from rocksdict import Rdict, WriteBatch
 
 from faust_assigner.broker.storage import write_audit
+from faust_assigner.broker.storage.store import StoreFailed
+
+logger = logging.getLogger(__name__)
 
 DRAFT, WHOLE, READY = "salvage.draft", "salvage", "salvage.ready"
 BATCH_BYTES = 2**20
@@ -47,7 +51,43 @@ class Salvaged:
         return f"{self.kept} keys were copied; the keys in these ranges could not be read: {places}"
 
 
-def copy_readable(damaged: Rdict, fresh: Rdict, progress: Callable[[], None]) -> Salvaged:
+def replace_damaged(
+    damaged: Rdict,
+    folder: Path,
+    open_store: Callable[[Path], Rdict],
+    progress: Callable[[], None],
+) -> Rdict:
+    """Replace the files in ``folder`` by files with all readable pairs of ``damaged``; open these files.
+
+    ``progress`` is called repeatedly and may raise to stop. Raises StoreFailed.
+    """
+    draft = _draft_folder(folder)
+    try:
+        fresh = open_store(draft)
+        try:
+            found = _copy_readable(damaged, fresh, progress)
+        finally:
+            fresh.close()
+    except BaseException as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(error, StoreFailed) or type(error) is not Exception:
+            raise
+        raise StoreFailed(f"cannot copy the data that can be read: {error}") from error
+    try:
+        damaged.close()
+    except Exception as error:  # a compaction has met the bad block before
+        logger.info("the damaged store could not be flushed: %s", error)
+    kept = _replace_files(folder)
+    logger.error(
+        "The store was damaged: %s. The broker starts without the keys in these ranges. The damaged "
+        "files are in %s; remove the folder when you no longer need it",
+        found,
+        kept,
+    )
+    return open_store(folder)
+
+
+def _copy_readable(damaged: Rdict, fresh: Rdict, progress: Callable[[], None]) -> Salvaged:
     """Copy each readable pair of ``damaged`` to ``fresh``; ``progress`` may raise to stop.
 
     No older value of a key replaces an unreadable value: RocksDB reads all levels for each key.
@@ -130,13 +170,13 @@ def has_begun(folder: Path) -> bool:
     return (folder / WHOLE).exists() or (folder / READY).exists()
 
 
-def draft_folder(folder: Path) -> Path:
+def _draft_folder(folder: Path) -> Path:
     """Return the folder for the new files, empty."""
     shutil.rmtree(folder / DRAFT, ignore_errors=True)
     return folder / DRAFT
 
 
-def replace_files(folder: Path) -> Path:
+def _replace_files(folder: Path) -> Path:
     """Replace the damaged files by the complete draft; return the folder of the damaged files."""
     os.rename(folder / DRAFT, folder / WHOLE)
     return finish_replacing(folder) or folder

@@ -18,6 +18,7 @@ from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage import rocks_store as room
+from faust_assigner.broker.storage.claims import claims_transaction
 from faust_assigner.broker.storage.records import BadBatch, RecordRules, parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
 from faust_assigner.broker.storage.rocks_store import RecentBatches, RocksStore
@@ -153,7 +154,7 @@ def test_a_batch_has_at_least_the_fields_of_the_oldest_format(length: int, error
 @pytest.mark.parametrize(("magic", "claims"), [(2, True), (1, False)])
 def test_only_a_batch_of_this_format_claims_a_transaction(magic: int, claims: bool) -> None:
     """Different formats have different bytes there and are refused for their own reason."""
-    assert records.claims_transaction(batch(attributes=0x10, magic=magic)) is claims
+    assert claims_transaction(batch(attributes=0x10, magic=magic)) is claims
 
 
 @pytest.mark.parametrize(("least", "most", "is_valid"), [(5, 5, True), (6, 5, False)])

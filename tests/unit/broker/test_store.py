@@ -19,6 +19,7 @@ from faust_assigner.broker.rate_limited_log import (
 )
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import producers, write_audit
+from faust_assigner.broker.storage.claims import has_codec
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.records import (
@@ -27,7 +28,6 @@ from faust_assigner.broker.storage.records import (
     check_records,
     cut_batch,
     find_timestamp,
-    has_codec,
     parse_batch,
 )
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine, open_cluster

@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.claims import has_codec
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unreadable
 from faust_assigner.broker.storage.records import (
@@ -22,7 +23,6 @@ from faust_assigner.broker.storage.records import (
     RecordRules,
     check_records,
     cut_batch,
-    has_codec,
     parse_batch,
 )
 from faust_assigner.broker.storage.recovery import CLUSTER, open_cluster

@@ -100,7 +100,11 @@ def test_a_fleet_starts_its_broker_its_topics_and_its_workers_in_this_order(
 ) -> None:
     """The kit's variables hold until the end, and this process has the fleet's time if it works here."""
     stage = Stage(monkeypatch)
-    monkeypatch.setattr(fleet_module.apps, "check", lambda app: stage.events.append(("check", app)))
+    monkeypatch.setattr(
+        fleet_module.apps,
+        "check",
+        lambda app, *, needs_path: stage.events.append(("check", app, needs_path)),
+    )
     fleet = Fleet(
         "shop.app" if processes else nothing,
         tmp_path,
@@ -129,7 +133,7 @@ def test_a_fleet_starts_its_broker_its_topics_and_its_workers_in_this_order(
         "x": "y",
     }
     assert stage.events == [
-        ("check", fleet.app),
+        ("check", fleet.app, processes),
         "broker",
         ("faults", stage.server, fleet._faults),
         wanted,
