@@ -45,6 +45,8 @@ class Delivery:
         self._handing_out: TP | None = None
         #: The partitions that were wanted at the last check for missing records.
         self._looked_at: set[TP] = set()
+        #: The number of rounds at that check, and whether a round was current.
+        self._round: tuple[int, bool] = 0, False
         #: The committed offsets at the last check for missing commits.
         self._committed: dict[TP, int] = {}
 
@@ -96,8 +98,13 @@ class Delivery:
         """Run Faust's check for missing records if ``tp`` was wanted at the last check, too.
 
         Faust counts the time without records from the worker's start. So it would report a paused
-        partition, which is not fetched, and a partition that is new or has just been resumed.
+        partition, which is not fetched, and a partition that is new or has just been resumed. At the
+        start and the end of a round, Faust's monitor forgets the records of all partitions.
         """
+        app = self._consumer.app
+        if self._round != (now_round := (app.rebalancing_count, app.rebalancing)):
+            self._round = now_round
+            self._looked_at.clear()
         if not self.is_wanted(tp):
             self._looked_at.discard(tp)
         elif tp in self._looked_at:

@@ -23,7 +23,7 @@ def consumer_of(
 ) -> Any:
     """Return a consumer with these sets of partitions."""
     return SimpleNamespace(
-        app=SimpleNamespace(client_only=client_only),
+        app=SimpleNamespace(client_only=client_only, rebalancing_count=0, rebalancing=False),
         _active_partitions=active,
         _buffered_partitions=set(buffered),
         _paused_partitions=set(paused),
@@ -118,6 +118,18 @@ def test_missing_records_are_reported_of_partitions_that_were_wanted_twice() -> 
     look(6.0, A, B)
     look(7.0, B)
     assert seen == [(2.0, A), (3.0, B), (4.0, A), (5.0, A), (6.0, A), (7.0, B)]
+
+
+def test_no_missing_records_are_reported_between_the_start_or_end_of_a_round_and_the_next_check() -> (
+    None
+):
+    """Faust's monitor forgets all records then, so a partition with records would be reported."""
+    consumer = consumer_of({A})
+    delivery, seen = Delivery(consumer), list[float]()
+    rounds = [(1, True), (1, True), (1, False), (1, False), (2, True), (2, False), (2, False)]
+    for now, (consumer.app.rebalancing_count, consumer.app.rebalancing) in enumerate(rounds):
+        delivery.verify(lambda at, _: seen.append(at), float(now), A)
+    assert seen == [1.0, 3.0, 6.0]
 
 
 def test_a_commit_in_a_transaction_is_noted_at_the_next_check() -> None:

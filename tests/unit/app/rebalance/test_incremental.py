@@ -157,6 +157,8 @@ def consumer_of(*active: TP) -> Any:
         acts=acts,
         should_stop=False,
         client_only=False,
+        rebalancing_count=0,
+        rebalancing=False,
         unassigned=True,
         assignor=SimpleNamespace(leaves=False),
         conf=SimpleNamespace(
