@@ -90,9 +90,9 @@ def _fill_file(
 ) -> int:
     """Write one file from ``first`` and as much of ``rest`` as fits; return its number of keys."""
     writer = rocksdict.SstFileWriter(options())
-    writer.open(str(draft))
     keys = size = 0
     try:
+        writer.open(str(draft))
         for key, value in itertools.chain((first,), rest):
             keys += 1
             if value is None:
@@ -134,11 +134,17 @@ def digest_files(paths: Iterable[Path]) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def scratch_database(beside: Path | None = None) -> Iterator[rocksdict.Rdict]:
-    """Provide an empty database in a temporary folder (in ``beside`` if given), removed afterwards."""
+    """Provide an empty database in a temporary folder (in ``beside`` if given), removed afterwards.
+
+    Raises SnapshotError if the database cannot be created, for example on a full disk.
+    """
     with tempfile.TemporaryDirectory(prefix="faust-assigner-sst-", dir=beside) as folder:
         chosen = options()
         chosen.set_disable_auto_compactions(True)
-        database = rocksdict.Rdict(folder, chosen)
+        try:
+            database = rocksdict.Rdict(folder, chosen)
+        except Exception as error:  # rocksdict raises bare Exception
+            raise SnapshotError(f"{folder}: {error}") from error
         try:
             yield database
         finally:

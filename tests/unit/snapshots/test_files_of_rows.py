@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -353,3 +354,20 @@ def test_types_of_rows_that_are_left_out_are_not_told(tmp_path: Path, column: in
     one = compacted(tmp_path, columns, codecs=(JSON, JSON))
     assert (one.keys, one.unreadable) == (1, 1)
     assert (one.key_types, one.value_types) == ({"str"}, {"str"})
+
+
+def test_a_disk_without_room_for_a_new_database_or_file_is_an_error_of_the_snapshot(
+    tmp_path: Path,
+) -> None:
+    """RocksDB's bare Exception ended the command with a traceback; nothing stays behind."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(SnapshotError, match="too large"), scratch_database(tmp_path):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "draft.sst").mkdir()
+    with pytest.raises(SnapshotError, match="IO error"):
+        write_files([(b"a", b"1")], tmp_path)
