@@ -93,6 +93,7 @@ class Node:
         # One thread, because a second thread of pure Python would only compete for the GIL.
         self._crunching = ThreadPoolExecutor(1, "broker-crunch")
         self._reading = ThreadPoolExecutor(READERS, "broker-disk")
+        self._readers_started = threading.Barrier(READERS)
         self._targets = TargetComputer()
         self.flushing = Flushing(self.store, self.aside)
         self.fetch_sessions: WeakSet[object] = WeakSet()  # a connection keeps its session alive
@@ -179,9 +180,8 @@ class Node:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the timers on ``loop``, and all threads that the node will need."""
-        together = threading.Barrier(READERS)
         for _ in range(READERS):
-            self._reading.submit(together.wait)
+            self._reading.submit(self._readers_started.wait)
         self._crunching.submit(int)
         self._targets.start(loop)
         self._topic_notifier.start(loop, self.line, lambda: self.groups.catalogue_changed())
@@ -231,6 +231,7 @@ class Node:
         self.space.is_open = False
         self._topic_notifier.close()
         self._targets.close()
+        self._readers_started.abort()  # a reader that has not started yet no longer comes
         for pool in (self._crunching, self._reading):
             pool.shutdown(cancel_futures=True)
         self.store.close()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor as Pool
 from pathlib import Path
 
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker, answers
+from faust_assigner.broker import node as node_module
 from faust_assigner.broker.housekeeping import retain
 from faust_assigner.broker.metadata_cache import MetadataCache
 from faust_assigner.broker.node import Node, wall_ms
@@ -21,6 +24,7 @@ from faust_assigner.broker.wire import _cut_out
 from faust_assigner.coordinator.events import JoinGroup, Protocol, SyncGroup
 from faust_assigner.errors import ConfigError
 from tests.support.clients.raw_client import batch, one_record
+from tests.support.waiting import PATIENCE_S
 
 # -- the node --------------------------------------------------------------------------------
 
@@ -271,6 +275,22 @@ async def test_a_closed_node_tells_the_groups_of_no_change() -> None:
     node.close()
     await asyncio.wait([telling], timeout=10)
     assert telling.cancelled()
+
+
+async def test_a_node_closes_although_not_all_of_its_threads_have_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The threads that have started wait for the others, which never come."""
+    monkeypatch.setattr(node_module, "ThreadPoolExecutor", lambda _, name: Pool(1, name))
+    node = Node(Settings.parse({}))
+    node.start(asyncio.get_running_loop())
+    closing = threading.Thread(target=node.close, daemon=True)
+    closing.start()
+    try:
+        await asyncio.to_thread(closing.join, PATIENCE_S)
+        assert not closing.is_alive()
+    finally:
+        node._readers_started.abort()
 
 
 def test_changes_of_topics_within_one_wait_reach_the_groups_in_one_update(
