@@ -14,21 +14,20 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, cast
 
-from faust_assigner.broker import answering, throttle
-from faust_assigner.broker.api import CLOSE, NO_RESPONSE, Api
+from faust_assigner.broker import answering
+from faust_assigner.broker.api import CLOSE, NO_RESPONSE
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.frames import FrameBuffer, WrongSize
-from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.limits import WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.peer import Peer, certified, peer_of
-from faust_assigner.broker.request_walk import LongRequest, MalformedFrame, NullArray
+from faust_assigner.broker.request_walk import MalformedFrame
 from faust_assigner.broker.scheduler import Scheduler, lane_of
-from faust_assigner.broker.security.gate import FRAME_BYTES, LOG_IN_TIMEOUT_S, SASL_AUTHENTICATE
+from faust_assigner.broker.security.gate import FRAME_BYTES, LOG_IN_TIMEOUT_S
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
-from faust_assigner.broker.wire import RequestHeader, read_request
+from faust_assigner.broker.wire import RequestHeader
 
 READ_AHEAD_BYTES: Final = 256 * 1024  # unserved bytes in a buffer before reading pauses
-RAW_TOKEN: Final = RequestHeader(SASL_AUTHENTICATE, 0, 0, "", 0)
 INSIDE: Final = Listener(PLAINTEXT, "127.0.0.1", 0)
 
 
@@ -213,44 +212,19 @@ class Connection(asyncio.Protocol):
         return True
 
     def _serve(self, frame: bytes) -> None:
-        gate = self.peer.gate
-        if gate is not None and gate.is_raw:
-            self._wait(self._loop.create_task(answering.answer_token(gate, frame)), RAW_TOKEN)
-            return
         try:
-            header = answering.read_admitted(self.peer, frame)
-            api = answering.served_api(header)
+            started = answering.start(self._node, self.peer, frame, self._stop_waiting)
         except answering.FrameRefused as refused:
             self.close(refused.counter, str(refused))
             return
-        if api is None:
-            self._write(answering.unsupported_answer(header))
-        else:
-            self._decode(api, header, frame)
-
-    def _decode(self, api: Api, header: RequestHeader, frame: bytes) -> None:
-        node, peer = self._node, self.peer
-        try:
-            request = read_request(header, frame, limit=INLINE_ELEMENTS)
-        except MalformedFrame as error:
-            self.close("frames_malformed", str(error))
-        except LongRequest:
+        if started.is_long:
             self._undecoded = len(frame)  # bytes held until ``_stop_waiting``
-            long = answering.answer_long(node, peer, api, header, frame, self._stop_waiting)
-            self._wait(self._loop.create_task(long), header)
-        except NullArray as error:
-            refusal = answering.answer_error(node, peer, header, None, error)
-            self._wait(self._loop.create_task(refusal), header)
+        if started.is_finished:
+            self._respond(started.header, started.outcome)
         else:
-            handler = answering.answer(node, peer, api, header, request)
-            is_finished, outcome = throttle.start(handler)
-            if is_finished:
-                self._respond(header, outcome)
-            else:
-                self._wait(outcome, header)
-            if api.again and len(frame) <= answering.REPEATED_BYTES and node.authorizer is None:
-                answer = api.again(node, header.api_version, request)
-                self._last_answered = answering.RepeatedRequest.of(frame, answer)
+            self._wait(started.outcome, started.header)
+        if started.repeated is not None:
+            self._last_answered = started.repeated
 
     def _wait(self, outcome: asyncio.Future[Any], header: RequestHeader) -> None:
         self._pending, self._pending_key = outcome, header.api_key

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker import connection as connections
-from faust_assigner.broker import throttle
+from faust_assigner.broker import answering, throttle
 from faust_assigner.broker.connection import READ_AHEAD_BYTES, Connection
 from faust_assigner.broker.rate_limited_log import LINES_PER_INTERVAL
 from faust_assigner.coordinator.classic import ClassicGroup
@@ -476,7 +475,7 @@ def test_unexpected_errors_of_many_requests_are_few_lines(
     def fail(*_: Any, **__: Any) -> None:
         raise ValueError("a fault of the broker")
 
-    monkeypatch.setattr(connections, "read_request", fail)
+    monkeypatch.setattr(answering, "read_request", fail)
     requests = 3 * LINES_PER_INTERVAL
 
     async def story(hall: Hall) -> int:

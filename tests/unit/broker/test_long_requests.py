@@ -208,12 +208,12 @@ async def test_a_request_that_waits_for_other_clients_leaves_its_place_and_no_ot
         left.append(node.line.decoded._value)
 
     monkeypatch.setattr(answering, "read_request", lambda *_: "request")
-    monkeypatch.setattr(answering, "answer", answer)
+    monkeypatch.setattr(answering, "_answer", answer)
     node: Any = SimpleNamespace(line=SimpleNamespace(decoded=asyncio.Semaphore(5)), crunch=crunch)
     nothing: Any = None
     for key in range(93):
         api: Any = SimpleNamespace(key=key)
-        await answering.answer_long(node, nothing, api, nothing, b"", lambda: None)
+        await answering._answer_long(node, nothing, api, nothing, b"", lambda: None)
         assert node.line.decoded._value == 5, key
     assert {key for key, free in enumerate(left) if free == 5} == {FETCH, JOIN_GROUP, SYNC_GROUP}
     assert set(left) == {4, 5}

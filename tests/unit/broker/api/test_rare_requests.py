@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker.answering import answer_token
+from faust_assigner.broker.answering import _answer_token
 from faust_assigner.broker.security import acls as a
 from faust_assigner.broker.security.acls import Acl, Acls
 from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
@@ -150,8 +150,8 @@ async def test_a_bare_token_is_answered_with_its_length_and_a_failure_with_nothi
             return b"welcome"
 
     door: Any = Door()
-    assert await answer_token(door, b"right") == [b"\0\0\0\7welcome"]
-    assert await answer_token(door, b"wrong") == [b""]
+    assert await _answer_token(door, b"right") == [b"\0\0\0\7welcome"]
+    assert await _answer_token(door, b"wrong") == [b""]
 
 
 @pytest.mark.parametrize(
