@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.answering import answer_error
+from faust_assigner.broker.answering import _answer_error
 from faust_assigner.broker.api import offset_commit
 from faust_assigner.broker.request_walk import NullArray
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
@@ -401,7 +401,7 @@ def test_a_request_that_fails_is_answered_and_counted_by_its_reason(
     async def story(hall: Hall) -> tuple[int, int]:
         peer, _ = hall.connect("peer")
         header = RequestHeader(JOIN, 5, 9, "raw", 0)
-        pieces = await answer_error(hall.node, peer.peer, header, None, problem)
+        pieces = await _answer_error(hall.node, peer.peer, header, None, problem)
         found = read(JOIN, 5, b"".join(pieces))
         return int(found.error_code), hall.node.counters[counter]
 
@@ -422,7 +422,9 @@ def test_a_request_that_fails_is_logged_with_its_peer_and_a_bug_with_its_trace(
 
     async def story(hall: Hall) -> None:
         peer, _ = hall.connect("peer")
-        await answer_error(hall.node, peer.peer, RequestHeader(JOIN, 5, 9, "raw", 0), None, problem)
+        await _answer_error(
+            hall.node, peer.peer, RequestHeader(JOIN, 5, 9, "raw", 0), None, problem
+        )
 
     with caplog.at_level(logging.INFO):
         in_hall(story)
