@@ -28,6 +28,8 @@ from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.broker import EmbeddedBroker
 
 TOPIC = "t"
+#: Longer than the event loop of a busy machine stands still.
+SESSION_MS = 30_000
 
 
 @dataclass
@@ -122,14 +124,14 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.may_let_go.set()
         self.assignor = Assignor(name, plan)
         self.commit_first = False
-        self.fence = HeartbeatFence(settings.get("session_timeout_ms", 3_000) / 1000)
+        self.fence = HeartbeatFence(settings.get("session_timeout_ms", SESSION_MS) / 1000)
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=broker.bootstrap,
             group_id="g",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             partition_assignment_strategy=[self.assignor],
-            **{"session_timeout_ms": 3_000, "heartbeat_interval_ms": 100, **settings},
+            **{"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 100, **settings},
         )
 
     async def start(self) -> Member:

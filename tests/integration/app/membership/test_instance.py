@@ -90,7 +90,7 @@ async def test_a_replaced_member_ends_at_its_next_commit() -> None:
     """The commit is refused before the next heartbeat."""
     async with (
         embedded() as broker,
-        members(broker, heartbeat_interval_ms=2_900) as (first, second),
+        members(broker, heartbeat_interval_ms=29_000) as (first, second),
     ):
         await second.start()
         await until(lambda: second.coordinator.member_id != "", "the second to join")
@@ -102,7 +102,7 @@ async def test_a_replaced_member_ends_at_its_next_join() -> None:
     """The member joins with its old member id, and the broker returns FENCED_INSTANCE_ID."""
     async with (
         embedded() as broker,
-        members(broker, heartbeat_interval_ms=2_900) as (first, second),
+        members(broker, heartbeat_interval_ms=29_000) as (first, second),
     ):
         await second.start()
         await until(lambda: second.coordinator.member_id != "", "the second to join")
