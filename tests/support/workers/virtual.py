@@ -150,6 +150,11 @@ class Worker:
                     await asyncio.sleep(0.005)
         return bool(condition())
 
+    async def commit(self) -> None:
+        """Commit all finished records; the first call may only wait for an older commit's end."""
+        if not await self.app.consumer.commit():
+            await self.app.consumer.commit()
+
     @property
     def subscribed(self) -> bool:
         """Whether the worker waits for its first assignment."""

@@ -67,7 +67,7 @@ class Failing(CooperativeWorker):
         self.send(*range(count))
         assert await self.until(lambda: self.has_read(count - 1))
         assert await self.until(lambda: not list(self.app.consumer._unacked_messages))
-        await self.app.consumer.commit()
+        await self.commit()
         return self.logs.committed[self.source()]
 
 
@@ -150,7 +150,7 @@ async def test_records_after_a_failed_batch_of_an_agent_that_acknowledges_by_its
         assert await worker.until(lambda: worker.has_read(19))
         assert worker.numbers == list(range(20))
         (failed,) = (numbers for numbers in worker.read if 4 in numbers)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.logs.committed[worker.source()] <= failed[0]
         for message in list(worker.app.consumer._unacked_messages):
             worker.app.consumer.ack(message)  # so that the worker need not wait for them
@@ -197,7 +197,7 @@ async def test_a_run_that_fails_before_its_first_record_acknowledges_nothing_aga
         worker.send(*range(6))
         assert await worker.until(lambda: worker.has_read(5) and 5 in worker.seen)
         await asyncio.sleep(0.1)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.logs.committed[worker.source()] == 5
         worker.released.set()
 
@@ -218,7 +218,7 @@ async def test_a_record_that_fails_in_the_filter_while_the_agent_fails_is_acknow
         worker.send(5)
         assert await worker.until(lambda: worker.has_read(4))
         assert await worker.until(lambda: not list(worker.app.consumer._unacked_messages))
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.logs.committed[worker.source()] == 6
 
 
@@ -247,7 +247,7 @@ async def test_records_that_no_run_takes_hold_up_neither_a_rebalance_nor_the_sto
         yield await anext(batches)
         yield await anext(batches)
 
-    worker = Failing()
+    worker = Failing(broker_rebalance_timeout=3600.0)
     worker.way = two
     async with owning(worker, [0]):
         worker.send(*range(10))
@@ -255,7 +255,7 @@ async def test_records_that_no_run_takes_hold_up_neither_a_rebalance_nor_the_sto
         assert await worker.until(lambda: len(list(worker.app.consumer._unacked_messages)) >= 3)
         async with asyncio.timeout(PATIENCE_S):
             await worker.rebalance([0])
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.logs.committed[worker.source()] == len(worker.numbers)
         (stream,) = {
             actor.stream for agent in worker.app.agents.values() for actor in agent._actors

@@ -16,6 +16,7 @@ from faust import Event
 from faust.streams import _current_event
 
 from faust_assigner.app.consumer import whole_records
+from tests.support.waiting import PATIENCE_S
 from tests.support.workers.passing_on import PassingOn
 from tests.support.workers.passing_on import cluster as cluster
 from tests.support.workers.virtual import running
@@ -137,7 +138,7 @@ async def test_a_table_changes_with_its_batch() -> None:
         await worker.rebalance([0])
         worker.send_orders(10)
         assert await worker.until(lambda: len(worker.processed) == 10)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.sent_to(worker.changelog().topic) == worker.covered() == [list(range(10))]
 
 
@@ -225,7 +226,7 @@ async def test_what_is_published_on_commit_is_in_that_transaction(repaired: bool
         worker.delay_s = 0.5
         worker.send_orders(1)
         await asyncio.sleep(0.1)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert len(worker.loose) == (0 if repaired else 11)
         assert (worker.sent_to("passed-on") == [list(range(10))]) == repaired
 
@@ -313,23 +314,26 @@ async def test_a_commit_does_not_wait_until_a_batch_is_full() -> None:
             await asyncio.sleep(0.02)
         assert await worker.until(lambda: len(worker.processed) == 3)
         assert len(worker.processed) == 3
-        for _ in range(3):
-            await worker.app.consumer.commit()
-            await asyncio.sleep(0.2)
-        assert worker.logs.committed.get(worker.source()) == 5
+        source = worker.source()
+        async with asyncio.timeout(PATIENCE_S):
+            while worker.logs.committed.get(source) != 5:
+                await worker.commit()
+                await asyncio.sleep(0.2)
         assert [sorted(sent) for sent in worker.sent_to("passed-on")] == worker.covered()
 
 
 async def test_a_revocation_does_not_wait_until_a_batch_is_full() -> None:
     """The records of the unfinished batch are processed and committed before the revocation."""
-    worker = Taking("take", repaired=True, most=100, within=None)
+    worker = Taking("take", repaired=True, most=100, within=None, broker_rebalance_timeout=3600.0)
     async with running(worker):
         await worker.rebalance([0])
         worker.send_orders(7)
-        await asyncio.sleep(0.2)
+        assert await worker.until(
+            lambda: worker.reading is not None and len(worker.reading._buffer.filling) == 7
+        )
         assert worker.processed == []
         given_away = asyncio.create_task(worker.rebalance([]))
-        _, waiting = await asyncio.wait({given_away}, timeout=5.0)
+        _, waiting = await asyncio.wait({given_away}, timeout=PATIENCE_S)
         if waiting:  # let the test end
             worker.reading._buffer.full.set()
         assert not waiting

@@ -215,13 +215,13 @@ async def test_a_commit_does_not_pass_the_record_under_way_before_those_done(
         await worker.rebalance([0])
         worker.send_orders(10)
         assert await worker.until(lambda: len(worker.processed) == 9)
-        await worker.app.consumer.commit()
+        await worker.commit()
         worker.hole.set()
         assert worker.logs.committed.get(worker.source(), 0) == (
             committed if repaired else committed + 10
         )
         assert await worker.until(lambda: len(worker.processed) == 10)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.logs.committed[worker.source()] == committed + 10
 
 

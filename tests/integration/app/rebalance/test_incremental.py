@@ -207,7 +207,7 @@ async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
     within: float | None, eager: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The hand-over does not wait for a full batch: no record arrives before the round ends."""
-    worker = InBatches(partitions=4, broker_rebalance_timeout=10.0)
+    worker = InBatches(partitions=4, broker_rebalance_timeout=3600.0)
     worker.within = within
     async with owning(worker, [0, 1]):
         worker.send_orders(7, partition=1)

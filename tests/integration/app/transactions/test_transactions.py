@@ -71,7 +71,7 @@ async def test_a_group_id_that_changes_early_touches_no_transaction_under_way() 
         assert await worker.until(lambda: len(worker.of(0)) > 3)
         worker.app.assignor.group_id = 7
         assert await worker.until(lambda: worker.of(0) == list(range(30)))
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.producers.keys() == {"virtual-0-0", "virtual-0-1"}
         assert worker.passed(0)[-1][0] == 30
         assert sum(count for _, count in worker.passed(0)) == 30
@@ -98,7 +98,7 @@ async def test_what_is_open_under_the_old_id_is_committed_before_the_new_one_beg
         assert begun == [("virtual-7-0", 0), ("virtual-7-1", 0)], "an old one was still open"
         assert worker.producers.keys() == {"virtual-7-0", "virtual-7-1"}
         assert await worker.until(lambda: worker.of(0) == list(range(30)))
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.passed(0)[-1][0] == 30
         assert sum(count for _, count in worker.passed(0)) == 30
 
@@ -154,7 +154,7 @@ async def test_a_record_whose_partition_came_back_sends_into_no_later_transactio
         worker.may_end.set()
         assert await worker.until(lambda: worker.of(0) == [0, 0])
         assert await worker.until(lambda: not worker.app.consumer._unacked_messages)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert worker.passed(0) == [(1, 1)]
 
 
@@ -181,11 +181,11 @@ async def test_a_worker_whose_producer_was_fenced_joins_again(
             worker.delay_s = 0.005
         assert await worker.until(lambda: asked == [True])
         committed = [worker.passed(p) for p in (0, 1)]
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert [worker.passed(p) for p in (0, 1)] == committed
         await worker.rebalance([0, 1])
         assert await worker.until(lambda: {*worker.of(0)} == {*worker.of(1)} == {*range(30)})
-        await worker.app.consumer.commit()
+        await worker.commit()
         for partition in (0, 1):
             assert worker.passed(partition)[-1][0] == 30
             assert sum(count for _, count in worker.passed(partition)) == 30

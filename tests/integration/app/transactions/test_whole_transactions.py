@@ -35,7 +35,7 @@ async def test_outputs_are_in_the_transaction_that_commits_their_records(repaire
         worker.send_orders(20)
         assert await worker.until(lambda: len(worker.offsets) == 20)
         assert len(worker.loose) == (0 if repaired else 20)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert await worker.until(lambda: len(worker.transactions) == 1)
         assert (worker.sent_to("passed-on") == [list(range(20))] == worker.covered()) == repaired
 
@@ -74,7 +74,7 @@ async def test_changes_in_the_buffer_are_committed_with_their_records(repaired: 
         if repaired:  # outputs wait for the earlier change
             await asyncio.sleep(0.1)
         assert await worker.until(lambda: len(worker.offsets) == 5)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert (worker.sent_to(worker.changelog().topic) == [list(range(5))]) == repaired
         # Stock still has the changes there, and a producer that stops with a full buffer never
         # ends.
@@ -158,7 +158,7 @@ async def test_a_worker_whose_first_request_for_a_producers_id_is_lost_is_ready_
         await worker.rebalance([0])
         worker.send_orders(5)
         assert await worker.until(lambda: len(worker.offsets) == 5)
-        await worker.app.consumer.commit()
+        await worker.commit()
         assert await worker.until(lambda: len(worker.transactions) == 1)
         assert len(made) == 2
         closed.assert_awaited_once()
