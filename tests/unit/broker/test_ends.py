@@ -16,6 +16,7 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from tests.support.clients.raw_client import request_frame
 from tests.support.hall import Hall, in_hall
+from tests.support.waiting import PATIENCE_S
 
 HEARTBEAT = 12
 
@@ -87,7 +88,7 @@ async def test_a_start_that_hears_no_signal_is_ended_after_the_grace(
         loop.call_soon_threadsafe(stop.set)
         while not exits:
             progress()
-        assert goes_on.wait(20)
+        assert goes_on.wait(PATIENCE_S)
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     monkeypatch.setattr(serve, "Node", hanging)

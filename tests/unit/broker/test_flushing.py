@@ -18,6 +18,7 @@ from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, frames, in_hall
+from tests.support.waiting import PATIENCE_S
 
 PRODUCE, API_VERSIONS = 0, 18
 
@@ -35,7 +36,7 @@ class Disk:
         """Wait once."""
         self.waits += 1
         self.reached.set()
-        self.free.wait(20)
+        self.free.wait(PATIENCE_S)
         if self.fails:
             raise StoreFailed("the disk failed")
         return 0
@@ -75,7 +76,7 @@ def test_a_disk_that_does_not_answer_is_logged(
         producer, _ = hall.connect("producer")
         produce(producer)
         await until(disk.reached)
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(PATIENCE_S):
             while len(caplog.records) < lines:
                 await asyncio.sleep(0.001)
         disk.free.set()

@@ -22,6 +22,7 @@ from faust_assigner.coordinator.events import (
     Protocol,
 )
 from faust_assigner.coordinator.records import GroupEpoch, Key, Kind, MemberMetadata, Record
+from tests.support.waiting import PATIENCE_S
 from tests.unit.broker.test_groups import Desk
 
 
@@ -102,7 +103,7 @@ async def test_the_close_waits_for_no_assignor(monkeypatch: pytest.MonkeyPatch) 
     def slow(spec: GroupSpec, topics: object) -> dict[str, Any]:
         computed.append(spec.assignor)
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_S)
         return {}
 
     for name in ("slow", "next"):

@@ -22,6 +22,7 @@ from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import LONG_AT_A_TIME, SLICE_S
 from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
 from tests.support.clients.raw_client import batch
+from tests.support.waiting import PATIENCE_S
 
 
 def node(folder: Path | None = None, **settings: Any) -> Node:
@@ -77,7 +78,7 @@ def test_a_chore_that_fails_gives_its_place_in_line_back() -> None:
         found.close()
         return found.line.places._value
 
-    assert asyncio.run(asyncio.wait_for(story(), 20)) == LONG_AT_A_TIME
+    assert asyncio.run(asyncio.wait_for(story(), PATIENCE_S)) == LONG_AT_A_TIME
 
 
 @pytest.mark.parametrize("is_low", [False, True])

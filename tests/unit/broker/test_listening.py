@@ -22,6 +22,7 @@ from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import HandlerQueue
 from faust_assigner.errors import ConfigError
 from tests.support.hall import Wire
+from tests.support.waiting import PATIENCE_S
 
 HOSTS = [("h1", 1), ("h2", 0), ("h3", 3)]
 LISTENERS = "SSL://h1:1,PLAINTEXT://h2:0,SASL_SSL://h3:3"
@@ -114,7 +115,7 @@ async def test_a_start_that_cannot_be_interrupted_ends_the_process_after_the_gra
 ) -> None:
     """The store's files survive a kill at any time."""
     release = threading.Event()
-    monkeypatch.setattr(serve, "Node", lambda *_, **__: release.wait(20))
+    monkeypatch.setattr(serve, "Node", lambda *_, **__: release.wait(PATIENCE_S))
     monkeypatch.setattr(serve, "STOP_GRACE_S", 0.001)
 
     def end(code: int) -> None:
@@ -126,7 +127,7 @@ async def test_a_start_that_cannot_be_interrupted_ends_the_process_after_the_gra
     stop = asyncio.Event()
     stop.set()
     with pytest.raises(Ended):
-        await asyncio.wait_for(serve._open(Settings(), None, stop), 15)
+        await asyncio.wait_for(serve._open(Settings(), None, stop), PATIENCE_S)
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others, return_exceptions=True)
 

@@ -273,7 +273,7 @@ async def test_a_closed_node_tells_the_groups_of_no_change() -> None:
     telling = node._topic_notifier.update
     assert telling is not None
     node.close()
-    await asyncio.wait([telling], timeout=10)
+    await asyncio.wait([telling], timeout=PATIENCE_S)
     assert telling.cancelled()
 
 
@@ -319,4 +319,4 @@ def test_changes_of_topics_within_one_wait_reach_the_groups_in_one_update(
         node.close()
         return told
 
-    assert asyncio.run(asyncio.wait_for(story(), 20)) == [3, 4, 5]
+    assert asyncio.run(asyncio.wait_for(story(), PATIENCE_S)) == [3, 4, 5]

@@ -12,6 +12,7 @@ from faust_assigner.broker.api.consumer_groups import _unchanged_answer
 from tests.support.asking import ask, to_topic, wanting
 from tests.support.clients.raw_client import batch, one_record
 from tests.support.hall import Hall, frames, in_hall
+from tests.support.waiting import PATIENCE_S
 
 PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
 OFFSET_COMMIT, OFFSET_DELETE = 8, 47
@@ -42,7 +43,7 @@ def test_a_topic_that_is_deleted_while_a_batch_is_checked_takes_nothing() -> Non
         held, aside = threading.Event(), hall.node.aside
 
         def late(work: Any) -> Any:
-            return aside(lambda: (held.wait(20), work())[1])
+            return aside(lambda: (held.wait(PATIENCE_S), work())[1])
 
         hall.node.aside = late  # type: ignore[method-assign]
         data = batch(gzip.compress(one_record()), attributes=1)

@@ -6,6 +6,7 @@ import asyncio
 
 from faust_assigner.broker.scheduler import BEATS, QUESTIONS, WORK, Scheduler, lane_of
 from tests.support.hall import ticking
+from tests.support.waiting import PATIENCE_S
 
 
 class Peer:
@@ -45,7 +46,7 @@ def served_of(*peers: tuple[str, int, int]) -> list[str]:
         while len(served) < sum(frames for _, _, frames in peers):
             await asyncio.sleep(0)
 
-    asyncio.run(asyncio.wait_for(turn_by_turn(), 20))
+    asyncio.run(asyncio.wait_for(turn_by_turn(), PATIENCE_S))
     return served
 
 
@@ -105,7 +106,7 @@ def test_one_peer_that_fails_does_not_end_the_turns() -> None:
         while not served:
             await asyncio.sleep(0)
 
-    asyncio.run(asyncio.wait_for(turn_by_turn(), 20))
+    asyncio.run(asyncio.wait_for(turn_by_turn(), PATIENCE_S))
     assert served == ["other"]
 
 
@@ -131,7 +132,7 @@ def test_what_came_by_now_is_served_before_the_call() -> None:
         while "call" not in served:
             await asyncio.sleep(0)
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
     before = served[: served.index("call")]
     assert {"asker", "producer", "member 99", "just read"} <= set(before)
     assert len(before) < 500

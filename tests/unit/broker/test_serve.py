@@ -17,6 +17,7 @@ from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.errors import ConfigError
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +60,8 @@ async def test_a_signal_stops_the_broker_after_it_has_said_where_it_listens(
         lines.append(line)
         os.kill(os.getpid(), number)
 
-    await asyncio.wait_for(served(tmp_path, say), 20)
-    await asyncio.wait_for(served(tmp_path, say, listeners="PLAINTEXT://127.0.0.1:0"), 20)
+    await asyncio.wait_for(served(tmp_path, say), PATIENCE_S)
+    await asyncio.wait_for(served(tmp_path, say, listeners="PLAINTEXT://127.0.0.1:0"), PATIENCE_S)
     RocksStore(tmp_path).close()
     ports = [line.rpartition(":")[2] for line in lines]
     assert all(0 < int(port) < 65_536 for port in ports)
@@ -91,7 +92,7 @@ async def test_a_signal_while_the_data_is_read_ends_the_start(
             asking()
 
     monkeypatch.setattr(Node, "_restore", slow)
-    assert await asyncio.wait_for(serve._open(Settings(), tmp_path, stop), 20) is None
+    assert await asyncio.wait_for(serve._open(Settings(), tmp_path, stop), PATIENCE_S) is None
     assert asked
     monkeypatch.setattr(Node, "_restore", restore)
     RocksStore(tmp_path).close()

@@ -16,6 +16,7 @@ from faust_assigner.broker import metrics, serve
 from faust_assigner.broker.metrics import BrokerCollector, MetricsPort
 from faust_assigner.broker.settings import Settings
 from faust_assigner.errors import ConfigError
+from tests.support.waiting import PATIENCE_S
 
 happened: list[Any] = []
 
@@ -84,7 +85,7 @@ async def served(metrics_port: int | None, **settings: object) -> list[Any]:
             os.kill(os.getpid(), signal.SIGTERM)
 
     parsed = Settings.parse(settings)
-    await asyncio.wait_for(serve._serve(parsed, Path("d"), "h", 5, say, metrics_port), 20)
+    await asyncio.wait_for(serve._serve(parsed, Path("d"), "h", 5, say, metrics_port), PATIENCE_S)
     assert happened[:4] == [
         ("open", Path("d"), False),
         ("collect",),

@@ -16,6 +16,7 @@ from faust_assigner.broker import throttle
 from faust_assigner.broker.frames import HeldBytes
 from faust_assigner.broker.limits import MAX_ANSWER_BYTES
 from faust_assigner.broker.throttle import AnswerTooLarge, HandlerQueue, Throttle
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(story: Callable[[], Any]) -> Any:
     """Run the story on its own loop, with a time limit."""
-    return asyncio.run(asyncio.wait_for(story(), 10))
+    return asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
 def test_an_answer_has_so_many_bytes_and_no_more() -> None:

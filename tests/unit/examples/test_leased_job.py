@@ -10,6 +10,7 @@ import pytest
 
 from examples.leased_job.job import Job
 from faust_assigner.service.client import Assigned, Grant, TopicPartition
+from tests.support.waiting import PATIENCE_S
 
 AT = TopicPartition("export", 0)
 
@@ -50,7 +51,7 @@ async def test_a_job_whose_work_fails_leaves() -> None:
     client = _Client()
     job = Job(client, "export", _Sink(sqlite3.OperationalError("disk full")))  # type: ignore[arg-type]
     await job.assigned(Assigned({AT: Grant(AT, 5)}, (Grant(AT, 5),)))
-    await asyncio.wait_for(client.left.wait(), 10.0)
+    await asyncio.wait_for(client.left.wait(), PATIENCE_S)
     assert str(job.error) == "disk full"
     await job.stop()
 

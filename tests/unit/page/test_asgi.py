@@ -28,6 +28,7 @@ from faust_assigner.wire.worker_status import (
 from tests.support.faust_group import make_app
 from tests.support.page import Script
 from tests.support.status import group
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ async def test_events_end_when_the_page_is_closed(app: Any) -> None:
             gone.set()
 
     scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
-    await asyncio.wait_for(assignor_asgi(app)(scope, receive, send), 20)
+    await asyncio.wait_for(assignor_asgi(app)(scope, receive, send), PATIENCE_S)
     assert sent[0]["status"] == 200
     assert (b"content-type", b"text/event-stream") in sent[0]["headers"]
     assert sent[2]["body"].startswith(b"event: look")
@@ -126,7 +127,7 @@ async def test_a_head_request_on_the_event_stream_holds_no_place(app: Any) -> No
     """The answer ends after the headers of a stream, even if all places are taken."""
     await seen(app)
     getattr(app, MARK).watch._streams = watch.MOST_STREAMS
-    status, headers, body = await asyncio.wait_for(get(app, "/events", method="HEAD"), 20)
+    status, headers, body = await asyncio.wait_for(get(app, "/events", method="HEAD"), PATIENCE_S)
     assert (status, headers["content-type"], body) == (200, "text/event-stream", b"")
 
 
@@ -140,7 +141,7 @@ async def test_a_page_beyond_the_last_place_is_refused_as_busy(app: Any) -> None
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
-    await asyncio.wait_for(assignor_asgi(app)(scope, asyncio.Event().wait, send), 20)
+    await asyncio.wait_for(assignor_asgi(app)(scope, asyncio.Event().wait, send), PATIENCE_S)
     assert (sent[0]["status"], sent[1]["body"]) == (503, b"Too many pages are open.")
     assert getattr(app, MARK).watch._streams == watch.MOST_STREAMS
 
@@ -266,7 +267,7 @@ async def test_a_stream_goes_on_until_the_disconnect(app: Any) -> None:
 
     scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
     streaming = asyncio.ensure_future(assignor_asgi(app)(scope, receive, send))
-    done, _ = await asyncio.wait({streaming}, timeout=20)
+    done, _ = await asyncio.wait({streaming}, timeout=PATIENCE_S)
     streaming.cancel()
     assert done
     assert len(sent) == 3

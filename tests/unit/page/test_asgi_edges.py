@@ -13,6 +13,7 @@ from faust_assigner.page.asgi import assignor_asgi
 from faust_assigner.page.mount import MARK
 from faust_assigner.page.watch import Watch
 from tests.support.status import group
+from tests.support.waiting import PATIENCE_S
 from tests.unit.page import test_asgi
 from tests.unit.page.test_asgi import get, seen
 from tests.unit.page.test_watch import script
@@ -74,7 +75,7 @@ async def test_a_refused_stream_has_one_answer(app: Any) -> None:
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
-    await asyncio.wait_for(assignor_asgi(app)(scope, asyncio.Event().wait, send), 20)
+    await asyncio.wait_for(assignor_asgi(app)(scope, asyncio.Event().wait, send), PATIENCE_S)
     assert [one["type"] for one in sent] == ["http.response.start", "http.response.body"]
     assert [one.get("more_body") for one in sent] == [None, None]
 
@@ -99,7 +100,7 @@ async def test_an_open_stream_ignores_all_messages_but_the_disconnect(app: Any) 
             closing.set()
 
     scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
-    await asyncio.wait_for(assignor_asgi(app)(scope, receive, send), 20)
+    await asyncio.wait_for(assignor_asgi(app)(scope, receive, send), PATIENCE_S)
     start, *bodies = sent
     assert (start["status"], dict(start["headers"])[b"content-type"]) == (200, b"text/event-stream")
     assert [one["more_body"] for one in bodies] == [True] * len(bodies)

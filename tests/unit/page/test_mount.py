@@ -18,6 +18,7 @@ from faust_assigner.page.thread import PageThread, where_of
 from faust_assigner.page.watch import SHARE, WORKER_SHARE
 from faust_assigner.settings.table import PAGE
 from tests.support.faust_group import make_app
+from tests.support.waiting import PATIENCE_S
 
 
 def app_of(**options: Any) -> Any:
@@ -139,7 +140,7 @@ async def test_connections_are_taken_over_from_a_plain_server_on_the_workers_loo
 
     monkeypatch.setattr(page, "_takeover", lambda *given: made.append(given) or Taking())
     page._is_ended.set()
-    await asyncio.wait_for(page._serve(asyncio.get_running_loop()), 5)
+    await asyncio.wait_for(page._serve(asyncio.get_running_loop()), PATIENCE_S)
     assert bool(made) is takes_over
 
 

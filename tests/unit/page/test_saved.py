@@ -14,6 +14,7 @@ from faust_assigner.status.saved import Saved
 from faust_assigner.wire.outcome import Outcome
 from faust_assigner.wire.worker_status import MovedTask, RoundTold
 from tests.support.status import AT, MadeGroup, group
+from tests.support.waiting import PATIENCE_S
 
 
 def report_of(made: MadeGroup, seconds: float) -> Report:
@@ -66,7 +67,7 @@ async def test_a_watch_of_a_saved_look_shows_it_and_never_looks() -> None:
     """The watch's task ends at once, but its streams work."""
     look = three_looks()
     watch = Watch("shop", saved=look)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await watch.run()
     assert (await watch.first()).look is look
     stream = watch.events()

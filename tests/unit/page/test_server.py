@@ -17,6 +17,7 @@ from faust_assigner.page.server import application, served
 from faust_assigner.page.watch import MOST_STREAMS, Watch
 from tests.support.page import Script
 from tests.support.status import group
+from tests.support.waiting import PATIENCE_S
 
 
 async def test_a_page_that_has_ended_gives_its_port_back() -> None:
@@ -135,7 +136,7 @@ async def test_a_head_request_on_the_event_stream_holds_no_place() -> None:
     watch = await looked()
     watch._streams = MOST_STREAMS
     async with client(watch) as browser:
-        found = await asyncio.wait_for(browser.head("/events"), 20)
+        found = await asyncio.wait_for(browser.head("/events"), PATIENCE_S)
         assert (found.status, found.content_type) == (200, "text/event-stream")
         assert await found.read() == b""
     assert watch._streams == MOST_STREAMS

@@ -13,6 +13,7 @@ import pytest
 
 from faust_assigner.page import takeover
 from faust_assigner.page.takeover import HELD_UP_S, Takeover
+from tests.support.waiting import PATIENCE_S
 
 
 class Saying(asyncio.Protocol):
@@ -30,6 +31,12 @@ class Saying(asyncio.Protocol):
         """Echo the complete request."""
         self.transport.write(self.name.encode() + b" " + data)
         self.transport.close()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy machine take its time for the first line."""
+    monkeypatch.setattr(takeover, "FIRST_LINE_S", 600.0)
 
 
 @asynccontextmanager
@@ -64,7 +71,7 @@ async def ask(port: int, *parts: bytes) -> bytes:
         for part in parts:
             writer.write(part)
             await asyncio.sleep(0.15)
-        return await asyncio.wait_for(reader.read(), 20)
+        return await asyncio.wait_for(reader.read(), PATIENCE_S)
     finally:
         writer.close()
         await writer.wait_closed()
@@ -82,10 +89,9 @@ async def ask(port: int, *parts: bytes) -> bytes:
     ],
 )
 async def test_a_request_for_the_page_is_ours_and_all_else_is_theirs(
-    monkeypatch: pytest.MonkeyPatch, request_: bytes, name: bytes
+    request_: bytes, name: bytes
 ) -> None:
     """The chosen server reads the complete request, once its line or the byte limit is reached."""
-    monkeypatch.setattr(takeover, "FIRST_LINE_S", 600.0)
     async with taking() as port:
         assert await ask(port, request_) == name + b" " + request_
 
@@ -138,9 +144,9 @@ async def test_a_waiting_connection_is_closed_with_the_takeover(awaited: asyncio
     """The client retries, and the worker's next process answers."""
     async with taking() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.wait_for(awaited.wait(), 20)
+        await asyncio.wait_for(awaited.wait(), PATIENCE_S)
     found = asyncio.ensure_future(reader.read())
-    done, _ = await asyncio.wait({found}, timeout=20)
+    done, _ = await asyncio.wait({found}, timeout=PATIENCE_S)
     found.cancel()
     writer.close()
     assert done
@@ -154,7 +160,7 @@ async def test_only_so_many_connections_are_waited_for(
     monkeypatch.setattr(takeover, "MOST_WAITING", 1)
     async with taking() as port:
         _, silent = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.wait_for(awaited.wait(), 20)
+        await asyncio.wait_for(awaited.wait(), PATIENCE_S)
         asking = asyncio.ensure_future(ask(port, b"GET /assignor/ HTTP/1.1\r\n\r\n"))
         done, _ = await asyncio.wait({asking}, timeout=3 * takeover.TICK_S)
         assert not done
@@ -260,7 +266,7 @@ async def test_the_path_of_a_client_that_has_closed_is_what_it_sent(
             with pytest.raises(TimeoutError):  # the limit of a first line ends the wait
                 await asyncio.wait_for(takeover._path_of(ours), 0.05)
         else:
-            assert await asyncio.wait_for(takeover._path_of(ours), 20) == path
+            assert await asyncio.wait_for(takeover._path_of(ours), PATIENCE_S) == path
         assert ours.recv(9_000) == sent
 
 

@@ -27,6 +27,7 @@ from faust_assigner.status.evidence import Evidence
 from faust_assigner.wire.worker_status import MovedTask, RoundTold
 from tests.support.page import Script
 from tests.support.status import group
+from tests.support.waiting import PATIENCE_S
 
 
 class Clock:
@@ -63,7 +64,7 @@ async def running(
 
 async def until(fact: Callable[[], object]) -> None:
     """Wait until ``fact`` holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not fact():
             await asyncio.sleep(0.005)
 
@@ -298,7 +299,7 @@ async def test_a_page_that_is_opened_while_the_connections_close_is_looked_at() 
     await until(lambda: looks.asked)
     clock.now += IDLE_S
     found = asyncio.create_task(until(lambda: opened == 2))
-    await asyncio.wait({found}, timeout=20)
+    await asyncio.wait({found}, timeout=PATIENCE_S)
     found.cancel()
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -354,7 +355,7 @@ async def test_a_look_while_an_event_is_written_is_the_next_event() -> None:
     listener()
     await asyncio.sleep(0)
     following = asyncio.ensure_future(anext(changes))
-    done, _ = await asyncio.wait({following}, timeout=20)
+    done, _ = await asyncio.wait({following}, timeout=PATIENCE_S)
     following.cancel()
     await changes.aclose()
     assert done

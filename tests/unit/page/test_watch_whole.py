@@ -24,6 +24,7 @@ from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Heard
 from faust_assigner.status.report import UNREACHABLE
 from tests.support.status import group
+from tests.support.waiting import PATIENCE_S
 from tests.unit.page.test_history import seen
 from tests.unit.page.test_watch import Clock, script
 from tests.unit.page.test_worker_page import Move
@@ -40,7 +41,7 @@ def test_a_request_in_another_thread_wakes_the_looks_at_once() -> None:
         return await answer_once()
 
     looks.look = look  # type: ignore[method-assign]
-    watch = Watch("shop", looks, monotonic=Clock(), every_s=30.0)
+    watch = Watch("shop", looks, monotonic=Clock(), every_s=10 * PATIENCE_S)
     begun = threading.Event()
     tasks: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
 
@@ -52,13 +53,13 @@ def test_a_request_in_another_thread_wakes_the_looks_at_once() -> None:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE_S)
     time.sleep(0.02)  # the loop waits in its selector
     watch.touch()
-    was_looked = looked.wait(10)
+    was_looked = looked.wait(PATIENCE_S)
     loop, task = tasks[0]
     loop.call_soon_threadsafe(task.cancel)
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert was_looked
 
 
@@ -71,7 +72,7 @@ async def test_a_first_answer_waits_for_its_own_limit_and_not_for_a_beat(
     clock = Clock()
     watch = Watch("shop", script(), monotonic=clock)
     assert not watch._is_wanted()
-    shown = await asyncio.wait_for(watch.first(), 10)
+    shown = await asyncio.wait_for(watch.first(), PATIENCE_S)
     assert (shown.version, watch._is_wanted()) == (0, True)
 
 
@@ -91,7 +92,7 @@ async def test_connections_that_fail_by_a_bug_are_opened_again(
     watch = Watch("shop", connections, monotonic=Clock(), every_s=0.001)
     watch.touch()
     task = asyncio.create_task(watch.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not looks.asked:
             await asyncio.sleep(0.001)
     task.cancel()

@@ -19,6 +19,7 @@ from faust_assigner.page.tasks import Family, Task
 from faust_assigner.page.thread import PageThread
 from faust_assigner.status.report import Copy, Partition
 from tests.support.page import fleet
+from tests.support.waiting import PATIENCE_S
 from tests.unit.page.test_history import AT, at
 from tests.unit.page.test_mount import app_of
 
@@ -58,7 +59,7 @@ async def test_a_started_service_shows_again_and_again_that_the_loop_turns(
     service.page = fake
     before = time.monotonic()
     await service.start()
-    await asyncio.wait_for(fake.turned_twice.wait(), 5)
+    await asyncio.wait_for(fake.turned_twice.wait(), PATIENCE_S)
     await service.stop()
     assert fake.told == [("start", asyncio.get_running_loop()), ("stop", mount.STOP_S)]
     assert all(before <= one <= time.monotonic() for one in fake.turns)

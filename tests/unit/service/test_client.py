@@ -31,6 +31,7 @@ from faust_assigner.service.errors import Expelled, Replaced
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
 from tests.support.assigning.instances import calls_ended, until
+from tests.support.waiting import PATIENCE_S
 
 AT = TopicPartition("orders", 1)
 QUICK = Retry(first_s=0.01, most_s=0.05)
@@ -215,7 +216,7 @@ async def test_a_target_that_takes_the_call_and_never_answers_is_left_for_the_ne
         serving(part) as second,
         told_by(AssignerClient([first, second], "a", retry=patience)),
     ):
-        await until(lambda: part.streams == 1, seconds=10)
+        await until(lambda: part.streams == 1, seconds=PATIENCE_S)
         assert stopped.asked > stopped.streams == 0
         stopped.answers = True
 
@@ -237,7 +238,7 @@ async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_sam
         serving(part) as target,
         told_by(AssignerClient(target, "a", retry=replace(QUICK, answer_s=0.05))) as told,
     ):
-        await until(lambda: bool(told), seconds=20)
+        await until(lambda: bool(told), seconds=PATIENCE_S)
         assert len(tried) > 1
 
 
@@ -254,7 +255,7 @@ async def test_an_answer_that_comes_after_the_sessions_time_begins_a_session_all
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=QUICK)
         async with told_by(client) as told:
-            await until(lambda: client.may_work(AT), seconds=10)
+            await until(lambda: client.may_work(AT), seconds=PATIENCE_S)
             assert part.streams == 1
             assert not any(isinstance(one, Lost) for one in told)
 
@@ -269,7 +270,7 @@ async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> Non
     ):
         await until(lambda: one.streams == 1)
         one.end.set()
-        await until(lambda: other.streams == 1, seconds=10)
+        await until(lambda: other.streams == 1, seconds=PATIENCE_S)
         assert one.streams == 1
 
 
@@ -390,7 +391,7 @@ async def test_a_consumer_hears_by_a_heartbeat_that_it_is_replaced() -> None:
                 told.append(command)
 
         with pytest.raises(Replaced):
-            await asyncio.wait_for(listen(), 10.0)
+            await asyncio.wait_for(listen(), PATIENCE_S)
         assert told[-1] == Lost((AT,))
     await calls_ended()
 
@@ -461,7 +462,7 @@ async def test_many_consumers_of_one_process_have_connections_of_their_own() -> 
             await told.enter_async_context(
                 told_by(AssignerClient(target, f"c{number}", retry=QUICK))
             )
-            await until(lambda: part.streams > number, seconds=10)  # noqa: B023
+            await until(lambda: part.streams > number, seconds=PATIENCE_S)  # noqa: B023
     await server.stop(None)
     await calls_ended()
 
@@ -503,7 +504,7 @@ async def test_a_leave_that_takes_too_long_ends_with_what_is_left_lost(
         listening = asyncio.create_task(listen())
         await until(lambda: bool(told))
         assert await client.leave()
-        await asyncio.wait_for(listening, 10.0)
+        await asyncio.wait_for(listening, PATIENCE_S)
         assert told[-1] == Lost((AT,))
         assert not client.may_work(AT)
     assert (
@@ -520,8 +521,8 @@ async def test_a_leave_that_nobody_answers_ends(caplog: pytest.LogCaptureFixture
             pass
 
     listening = asyncio.create_task(listen())
-    assert await asyncio.wait_for(client.leave(), 10.0) is False
-    await asyncio.wait_for(listening, 10.0)
+    assert await asyncio.wait_for(client.leave(), PATIENCE_S) is False
+    await asyncio.wait_for(listening, PATIENCE_S)
     await calls_ended()
 
 
@@ -529,15 +530,17 @@ async def test_a_process_that_never_registered_leaves_before_leave_s(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The process has nothing to hand over; a pod before the service would wait to be killed."""
-    client = AssignerClient("127.0.0.1:1", "a", retry=replace(QUICK, answer_s=0.2, leave_s=60.0))
+    client = AssignerClient(
+        "127.0.0.1:1", "a", retry=replace(QUICK, answer_s=0.2, leave_s=10 * PATIENCE_S)
+    )
 
     async def listen() -> None:
         async for _ in client.commands():
             pass
 
     listening = asyncio.create_task(listen())
-    assert await asyncio.wait_for(client.leave(), 20.0) is False
-    await asyncio.wait_for(listening, 10.0)
+    assert await asyncio.wait_for(client.leave(), PATIENCE_S) is False
+    await asyncio.wait_for(listening, PATIENCE_S)
     assert "a: leaves without an answer: its registration has expired" in caplog.text
     await calls_ended()
 
@@ -598,9 +601,9 @@ async def test_the_last_process_releases_before_run_ends() -> None:
         client = AssignerClient(target, "a", retry=QUICK)
         handlers = _Releases(client)
         running = asyncio.create_task(client.run(handlers))  # type: ignore[arg-type]
-        await asyncio.wait_for(handlers.owned.wait(), 20.0)
+        await asyncio.wait_for(handlers.owned.wait(), PATIENCE_S)
         assert not await client.leave()
-        await asyncio.wait_for(running, 20.0)
+        await asyncio.wait_for(running, PATIENCE_S)
         assert handlers.done == [(Release(AT, ""), True)]
         assert not client.may_work(AT)
 
@@ -628,10 +631,10 @@ async def test_a_release_at_the_end_is_given_up_after_leave_s_without_heartbeats
         client = AssignerClient(target, "a", retry=replace(QUICK, leave_s=0.3))
         handlers = _Stuck(client)
         running = asyncio.create_task(client.run(handlers))  # type: ignore[arg-type]
-        await asyncio.wait_for(handlers.owned.wait(), 20.0)
+        await asyncio.wait_for(handlers.owned.wait(), PATIENCE_S)
         client.holdings.confirm(math.inf)
         assert not await client.leave()
-        await asyncio.wait_for(running, 20.0)
+        await asyncio.wait_for(running, PATIENCE_S)
         assert handlers.lost_ == [AT]
 
 
@@ -662,7 +665,7 @@ async def test_a_partition_that_goes_after_the_end_of_a_leave_is_taken_away(is_l
         client = AssignerClient(target, "a", retry=QUICK)
         handlers = _Loses(client)
         running = asyncio.create_task(client.run(handlers))  # type: ignore[arg-type]
-        await asyncio.wait_for(handlers.owned.wait(), 20.0)
+        await asyncio.wait_for(handlers.owned.wait(), PATIENCE_S)
         assert not await client.leave()
         if is_lost:
             client._session.give_up()
@@ -670,7 +673,7 @@ async def test_a_partition_that_goes_after_the_end_of_a_leave_is_taken_away(is_l
             gone = pb.AssignmentUpdate(unassigned=[pb.TopicPartition(topic=AT[0], partition=AT[1])])
             client._inbox.take(pb.AssignmentCommand(assignment=gone), is_first=False)
         handlers.go.set()
-        await asyncio.wait_for(running, 20.0)
+        await asyncio.wait_for(running, PATIENCE_S)
         assert (handlers.lost_, handlers.done) == ([AT], [])
 
 
@@ -737,7 +740,7 @@ async def test_an_expelled_consumer_stops_and_does_not_register_again() -> None:
         await until(lambda: bool(told))
         part.end.set()
         with pytest.raises(Expelled, match="is expelled"):
-            await asyncio.wait_for(listening, 10.0)
+            await asyncio.wait_for(listening, PATIENCE_S)
         assert told[-1] == Lost((AT,))
         assert part.streams == 1
     await calls_ended()
@@ -751,7 +754,7 @@ async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_rea
 
     client = AssignerClient("127.0.0.1:1", "a", registration=Registration(replicas=broken))
     with pytest.raises(RuntimeError, match="no such file"):
-        await asyncio.wait_for(anext(client.commands()), 10.0)
+        await asyncio.wait_for(anext(client.commands()), PATIENCE_S)
     await calls_ended()
 
 
@@ -794,7 +797,7 @@ async def test_who_speaks_when_its_commands_have_ended_waits_for_no_connection()
     async with AssignerClient("127.0.0.1:1", "a") as client:
         client._inbox.put(None)
         assert [said async for said in client.commands()] == []
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(PATIENCE_S):
             assert not await client.leave()
             assert not await client.ready(warm)
             await client.progress(warm, 0.5)

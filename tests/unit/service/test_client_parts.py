@@ -32,6 +32,7 @@ from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.client.session import Session
 from faust_assigner.service.digest import Held, digest_of
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from tests.support.waiting import PATIENCE_S
 
 T0, T1, T2, U0 = (*(TopicPartition("t", n) for n in range(3)), TopicPartition("u", 0))
 RELEASE, STRICT = Release(T0, "b", 7), Release(T0, "b", 8, strict=True)
@@ -279,7 +280,7 @@ async def test_a_session_is_that_of_its_first_message_with_its_times() -> None:
     session.is_registered = False
     assert session.is_alive is False
     session.begin(pb.AssignmentUpdate(session_id="s1", lives_ms=9_000, pulse_ms=1), until=109.0)
-    await asyncio.wait_for(waiting, 1.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert (session.id, session.count, session.lives_s, session.left_s) == ("s1", 2, 9.0, 9.0)
     box.holdings.update(grants(t0=1), ())
     session.is_registered = False

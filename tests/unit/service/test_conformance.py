@@ -22,6 +22,7 @@ from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from tests.support.assigning.instances import calls_ended
+from tests.support.waiting import PATIENCE_S
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/service-clients.md"
 #: The rule stops the test's whole process, and with it concurrent scenarios.
@@ -306,7 +307,7 @@ async def test_a_client_under_a_shell_ends_with_its_rule() -> None:
     """The command may start the client as its child, as `go run` does; the child has the output, too."""
     client = "while :; do echo WORK conformance 0 5 1.5; sleep 0.01; done"
     started = process_of(["sh", "-c", f"sh -c '{client}' & wait"])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         async with started("h:1", "c") as subject:
             while not subject.work:
                 await asyncio.sleep(0.01)

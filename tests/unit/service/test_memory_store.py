@@ -25,6 +25,7 @@ from faust_assigner.service.store.base import (
 )
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, virtually
+from tests.support.waiting import PATIENCE_S
 
 
 async def first_seen(store: MemoryStore, revision: int) -> int:
@@ -85,7 +86,7 @@ async def test_a_watch_from_a_later_revision_skips_the_changes_before_it() -> No
         for number in range(4):
             await asyncio.sleep(0)
             await kept.txn([], [Put(f"/{number}", b"x")])
-        batch = await asyncio.wait_for(waiting, 1.0)
+        batch = await asyncio.wait_for(waiting, PATIENCE_S)
     assert batch.events[0].key == "/2"
     await kept.close()
 

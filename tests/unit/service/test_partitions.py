@@ -13,6 +13,7 @@ from aiokafka.structs import OffsetAndMetadata
 from faust_assigner.service.client import Assigned, Grant, Lost, Release, TopicPartition
 from faust_assigner.service.client.partitions import Partitions
 from tests.support.assigning.instances import until
+from tests.support.waiting import PATIENCE_S
 
 AT = TopicPartition("orders", 0)
 
@@ -184,7 +185,7 @@ async def test_a_partition_granted_again_during_the_commit_of_its_release_is_kep
     partitions._owned[AT].enqueue([Record()])
     await until(lambda: partitions._owned[AT].next_offset == 8)
     releasing = asyncio.create_task(partitions.release(Release(AT, "b", 9, strict=True)))
-    await asyncio.wait_for(committing.wait(), 10)
+    await asyncio.wait_for(committing.wait(), PATIENCE_S)
     await partitions.assigned(Assigned({AT: second}, (second,)))
     go_on.set()
     assert await releasing == 8
@@ -348,5 +349,5 @@ async def test_work_that_fails_while_everything_ends_is_no_fault_beside() -> Non
 
     consumer = Fetches()
     partitions: Any = Partitions(Serves(), consumer, FailsLate())  # type: ignore[arg-type]
-    await asyncio.wait_for(partitions.run(), 5)
+    await asyncio.wait_for(partitions.run(), PATIENCE_S)
     assert partitions._failed.cancelled()

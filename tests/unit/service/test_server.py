@@ -19,6 +19,7 @@ from faust_assigner.service.server.serve import running
 from faust_assigner.service.server.server import AssignerServer, _grpc_address, channel_options
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.instances import calls_ended
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ async def test_a_running_service_takes_tokens_from_a_changed_file(
         ):
             await old.state()
             path.write_text("ops new-one")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while True:
                     try:
                         await new.state()

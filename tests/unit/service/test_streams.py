@@ -11,6 +11,7 @@ from faust_assigner.service.commands import AbortWarm, Assignment, Command, Puls
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.records import Ended
 from faust_assigner.service.serving.registry import Registry, Stream, end_reason
+from tests.support.waiting import PATIENCE_S
 
 AT = TopicPartition("t", 0)
 FULL = Assignment(full=True)
@@ -121,12 +122,12 @@ async def test_a_reader_that_waits_gets_each_kind_of_news() -> None:
         reading = asyncio.create_task(s.next())
         await asyncio.sleep(0)
         news()
-        assert (await asyncio.wait_for(reading, 1.0))[1] == expected
+        assert (await asyncio.wait_for(reading, PATIENCE_S))[1] == expected
     await s.next()
     ending = asyncio.create_task(s.rest())
     await asyncio.sleep(0)
     s.stream.end(Ended.STOPPING)
-    assert await asyncio.wait_for(ending, 1.0) == []
+    assert await asyncio.wait_for(ending, PATIENCE_S) == []
 
 
 @pytest.mark.parametrize("beats", [True, False])

@@ -13,6 +13,7 @@ from faust_assigner.snapshots.lease import Lease, lease_paths, leased_until
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
 from faust_assigner.snapshots.retention import collect_garbage
 from faust_assigner.snapshots.storage import LocalStorage, open_storage
+from tests.support.waiting import PATIENCE_S
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -76,14 +77,14 @@ def test_a_renewal_under_way_leaves_no_lease_behind(tmp_path: Path) -> None:
             self.writes += 1
             if self.writes > 1:
                 writing.set()
-                may_end.wait(20)
+                may_end.wait(PATIENCE_S)
             super().write(path, data)
 
     storage = Slow(tmp_path)
     with Lease(storage, "t", lambda: NOW_MS, renew_s=0.5) as lease:
-        assert writing.wait(20)
+        assert writing.wait(PATIENCE_S)
         threading.Timer(0.1, may_end.set).start()
-    lease._thread.join(20)
+    lease._thread.join(PATIENCE_S)
     assert lease_paths(storage, "t") == []
 
 
@@ -215,7 +216,7 @@ def test_a_run_renews_its_lease_even_after_a_failed_try(
 
     storage = Storage(tmp_path)
     with Lease(storage, "t", lambda: next(times), renew_s=0.01):
-        assert renewed.wait(10)
+        assert renewed.wait(PATIENCE_S)
         assert leased_until(storage, "t", NOW_MS + 600_000) is not None
 
 

@@ -23,6 +23,7 @@ from faust_assigner.status.report import ANSWERED, NOT_ASKED, SILENT
 from faust_assigner.wire.join import JoinData, encode_join
 from faust_assigner.wire.worker_status import Peer, Peers, Rounds, RoundTold, WorkerStatus
 from tests.support.status import group as made_group
+from tests.support.waiting import PATIENCE_S
 
 
 class Net:
@@ -293,7 +294,7 @@ def test_the_result_does_not_wait_for_a_name_server_after_the_deadline() -> None
     answers, ended = threading.Event(), threading.Event()
 
     def resolve() -> None:
-        answers.wait(5.0)
+        answers.wait(PATIENCE_S)
         ended.set()
 
     async def query() -> str:
@@ -304,7 +305,7 @@ def test_the_result_does_not_wait_for_a_name_server_after_the_deadline() -> None
     assert asyncio.run(query()) == "result"
     assert not ended.is_set()
     answers.set()
-    assert ended.wait(5.0)
+    assert ended.wait(PATIENCE_S)
 
 
 class Consumer:

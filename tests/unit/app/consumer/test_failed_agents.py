@@ -227,7 +227,7 @@ async def test_an_agent_stops_at_once_after_an_error(
             shop.note(number)
 
     shop.failing = {1}
-    async with asyncio.timeout(3.0) as limit, shop.running(numbers) as agent:
+    async with asyncio.timeout(PATIENCE_S) as limit, shop.running(numbers) as agent:
         for number in range(3):
             await agent.channel.send(value=number)
         while 2 not in shop.read:

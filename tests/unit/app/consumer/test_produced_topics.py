@@ -19,6 +19,7 @@ from faust.types.tuples import FutureMessage, PendingMessage
 
 from faust_assigner.app.consumer import produced_topics
 from faust_assigner.app.consumer.produced_topics import install
+from tests.support.waiting import PATIENCE_S
 
 
 class Client:
@@ -167,7 +168,7 @@ async def test_a_message_of_the_producers_thread_ends_with_its_delivery(
         sensors=SimpleNamespace(on_send_initiated=lambda *args, **options: None)
     )
     await asyncio.to_thread(asyncio.run, publish())
-    await asyncio.wait({message}, timeout=5)
+    await asyncio.wait({message}, timeout=PATIENCE_S)
     if outcome == "arrived":
         assert message.result() == "metadata"
     elif outcome == "cancelled":

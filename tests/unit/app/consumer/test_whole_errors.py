@@ -241,7 +241,7 @@ async def test_a_reader_that_finds_a_batch_full_again_waits_again(made: Stream) 
     assert [reader.done() for reader in readers] == [True, False]
     assert len(made._buffer.filling) == 1
     assert await next_of(batches) == [2]
-    await asyncio.wait(readers, timeout=5.0)
+    await asyncio.wait(readers, timeout=PATIENCE_S)
     assert await next_of(batches) == [3]
 
 

@@ -590,7 +590,8 @@ async def commit(made: Made, **offsets: int) -> None:
     """Commit offsets of ``A`` and ``B``."""
     tps = {"a": A, "b": B}
     await asyncio.wait_for(
-        made.it.commit_offsets(made.own, {tps[name]: at for name, at in offsets.items()}), 5.0
+        made.it.commit_offsets(made.own, {tps[name]: at for name, at in offsets.items()}),
+        PATIENCE_S,
     )
 
 

@@ -242,7 +242,7 @@ async def attempt(fence: HeartbeatFence, batches: Mapping[TP, Batch]) -> tuple[S
             1,
             batches,
         ),
-        5.0,
+        PATIENCE_S,
     )
     return sender, len(dropped)
 

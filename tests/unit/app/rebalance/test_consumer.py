@@ -368,11 +368,11 @@ async def test_a_fetch_without_active_partitions_waits_until_some_are_resumed() 
     """Faust sleeps for a second; without a resume the fetch returns no records."""
     consumer = Idle()
     assert await consumer._wait_next_records(0.01) == ({}, set())
-    waiting = asyncio.ensure_future(consumer._wait_next_records(0.5))
+    waiting = asyncio.ensure_future(consumer._wait_next_records(10 * PATIENCE_S))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     consumer._resumed.set()
-    assert await asyncio.wait_for(waiting, 0.4) == ({}, set())
+    assert await asyncio.wait_for(waiting, PATIENCE_S) == ({}, set())
 
 
 async def test_a_fetch_waits_while_the_flow_is_stopped() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance import copy_offsets, follow_up
 from faust_assigner.app.rebalance.follow_up import FollowUp, install
 from tests.support.faust_group import make_app
 from tests.support.waiting import PATIENCE_S
@@ -19,6 +19,7 @@ from tests.unit.app.rebalance.test_follow_up import A, App, service
 async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """No task remains, not even after failing looks."""
     monkeypatch.setattr(follow_up, "LOOK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(copy_offsets, "ASK_S", 10 * PATIENCE_S)
     app = App({A: 1}, {A: 0})
     looked = 0
 
@@ -35,14 +36,17 @@ async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch)
         while looked < 3:
             await asyncio.sleep(0.005)
     await watch.stop()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE_S):
         while asyncio.all_tasks() != before:
             await asyncio.sleep(0)
     assert app.thread.rejoins == 0
 
 
-async def test_a_look_that_is_cancelled_leaves_no_request_behind() -> None:
+async def test_a_look_that_is_cancelled_leaves_no_request_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The requests run on the consumer's thread and would otherwise last for two seconds more."""
+    monkeypatch.setattr(copy_offsets, "ASK_S", 10 * PATIENCE_S)
     app = App({A: 1}, {A: 0})
     began = asyncio.Event()
 
@@ -56,7 +60,7 @@ async def test_a_look_that_is_cancelled_leaves_no_request_behind() -> None:
     watch = service(app, 0.001)
     await watch.look(100.0)  # begins the cool-down
     look = asyncio.create_task(watch.look(101.0))
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE_S):
         await began.wait()
         look.cancel()
         while asyncio.all_tasks() != before:

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from faust_assigner.app.rebalance.observers import MOST_WAITING, Decisions
+from tests.support.waiting import PATIENCE_S
 
 PLAN: Any = "plan"
 
@@ -25,7 +26,7 @@ def test_an_observer_hears_decisions_also_after_a_quiet_time() -> None:
         tell(decisions, *names)
         thread = decisions._thread
         if thread is not None:
-            thread.join(10.0)
+            thread.join(PATIENCE_S)
         assert decisions._thread is None, "it holds no reference while nothing is decided"
     assert heard == ["first", "second", "third"]
     assert (decisions.failed, decisions.dropped) == (0, 0)
@@ -55,12 +56,12 @@ def test_decisions_that_wait_for_a_slow_observer_are_bounded() -> None:
 
     def slow(inputs: Any, plan: Any) -> None:
         begun.set()
-        may_go_on.wait(20.0)
+        may_go_on.wait(PATIENCE_S)
         heard.append(str(inputs))
 
     assert decisions.connect(slow) is slow
     decisions.tell("0", PLAN)  # type: ignore[arg-type]
-    assert begun.wait(20.0)
+    assert begun.wait(PATIENCE_S)
     for number in range(1, MOST_WAITING + 4):
         decisions.tell(str(number), PLAN)  # type: ignore[arg-type]
     assert decisions.dropped == 3

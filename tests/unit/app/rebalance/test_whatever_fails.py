@@ -15,6 +15,7 @@ from faust_assigner.app.rebalance import answers, leader
 from faust_assigner.planner import Plan
 from tests.support.faust_group import cluster_of
 from tests.support.shop import LOG, TOPICS, assignor_of, group
+from tests.support.waiting import PATIENCE_S
 
 
 def test_sensors_see_every_round() -> None:
@@ -139,7 +140,7 @@ def test_slow_observers_lose_decisions_instead_of_holding_the_group() -> None:
 
     found = group(1)
     gate = threading.Event()
-    assignor_of(found).on_decision(lambda *_: gate.wait(10))
+    assignor_of(found).on_decision(lambda *_: gate.wait(PATIENCE_S))
     for _ in range(15):
         found.rebalance("m0")
     dropped = assignor_of(found).decisions.dropped

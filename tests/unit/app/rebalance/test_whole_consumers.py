@@ -19,6 +19,7 @@ from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.app.membership.shutdown import BoundedShutdown, ShutdownBudget
 from faust_assigner.app.rebalance import consumer as module
 from faust_assigner.app.rebalance.consumer import RepairedConsumer
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.rebalance.test_consumer import SOURCE, STANDBY, Consumer, Host
 
 A, B, C = TP("orders", 1), TP("bills", 2), TP("orders", 3)
@@ -165,7 +166,7 @@ async def test_a_cancelled_wait_for_a_commit_ends_no_other_wait() -> None:
     waits = [asyncio.ensure_future(consumer.maybe_wait_for_commit_to_finish()) for _ in range(2)]
     await asyncio.sleep(0.01)
     waits[0].cancel()
-    await asyncio.wait({waits[0]}, timeout=5.0)
+    await asyncio.wait({waits[0]}, timeout=PATIENCE_S)
     await asyncio.sleep(0.01)
     assert (waits[0].cancelled(), waits[1].done()) == (True, False)
     consumer._commit_fut.set_result(None)
@@ -203,7 +204,7 @@ async def test_the_wait_for_a_stuck_stream_ends(event: str) -> None:
     else:
         app.should_stop = True
         consumer.shutdown.budget.over.set()
-    await asyncio.wait({waiting}, timeout=0.5)
+    await asyncio.wait({waiting}, timeout=PATIENCE_S)
     left = len(asyncio.all_tasks())
     consumer._unacked_messages.clear()  # so that a wait that goes on ends with the test
     assert (waiting.done(), waiting.cancelled()) == (True, event == "cancelled")

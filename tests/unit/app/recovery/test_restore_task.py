@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 from faust_assigner.app.recovery.restore_task import RestoreThreads
+from tests.support.waiting import PATIENCE_S
 
 
 async def test_a_thread_is_waited_for_after_its_caller_was_cancelled() -> None:
@@ -13,7 +14,7 @@ async def test_a_thread_is_waited_for_after_its_caller_was_cancelled() -> None:
     threads, may_end, ended = RestoreThreads(), threading.Event(), list[str]()
 
     def work() -> None:
-        may_end.wait(10)
+        may_end.wait(PATIENCE_S)
         ended.append("ended")
 
     call = asyncio.ensure_future(threads.run(work))

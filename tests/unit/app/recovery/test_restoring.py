@@ -22,6 +22,7 @@ from faust_assigner.app.recovery.by_partition import PartitionRecovery
 from faust_assigner.app.recovery.restore_task import SNAPSHOT, Cold, Restored, Settings, Stop
 from faust_assigner.app.recovery.restoring import BatchedRestore
 from faust_assigner.app.tables.disk import takes_files
+from tests.support.waiting import PATIENCE_S
 
 HERE = TP("app-table-changelog", 0)
 
@@ -139,22 +140,24 @@ async def test_a_rebalance_stops_the_thread_and_waits_for_it(
     restoring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The databases may belong to another restore right after the rebalance."""
-    begun, ended = threading.Event(), threading.Event()
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def until_stopped(settings: Any, partitions: Any, stop: Any, told: Any) -> dict[TP, Restored]:
         begun.set()
         while not stop():
             time.sleep(0.01)
+        may_end.wait(PATIENCE_S)
         time.sleep(0.1)
         ended.set()
         return {}
 
     monkeypatch.setattr(recovery, "bring_up", until_stopped)
     building = asyncio.ensure_future(build(restoring))
-    await asyncio.to_thread(begun.wait, 5)
+    assert await asyncio.to_thread(begun.wait, PATIENCE_S)
     building.cancel()
     await asyncio.wait([building], timeout=0.05)
     assert not ended.is_set()
+    may_end.set()
     restoring.app.tables.on_partitions_revoked({HERE})
     await restoring.stop_and_wait()
     assert ended.is_set()
@@ -167,7 +170,7 @@ async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_async
     may_fail, complaints = threading.Event(), list[Any]()
 
     def fail() -> None:
-        may_fail.wait(10)
+        may_fail.wait(PATIENCE_S)
         raise OSError("No space left on device")
 
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))

@@ -229,7 +229,7 @@ def test_the_thread_ends_with_its_provider(tmp_path: Path) -> None:
     thread = provider._follower._thread
     del provider
     gc.collect()
-    thread.join(5.0)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -517,7 +517,7 @@ def test_a_source_has_a_moment_to_close_its_socket_after_it_was_told_to() -> Non
     source = Unhurried()
     provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=0.01))  # type: ignore[arg-type]
     provider.start()
-    assert source.begun.wait(20)
+    assert source.begun.wait(PATIENCE_S)
     provider.close()
     follower = provider._follower
     assert follower is not None
@@ -541,7 +541,7 @@ def test_a_source_that_is_cancelled_is_not_asked_again(monkeypatch: pytest.Monke
     source = Unhurried()
     provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=30.0))  # type: ignore[arg-type]
     provider.start()
-    assert source.begun.wait(20)
+    assert source.begun.wait(PATIENCE_S)
     assert provider._follower is not None
     assert provider._follower.close(15.0)
 
