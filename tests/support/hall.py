@@ -14,6 +14,7 @@ from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
 from tests.support.clients.raw_client import request_frame
+from tests.support.waiting import PATIENCE_S
 
 STEP_S = SLICE_S / 10  # a clock that ticks ten times in a slice, at any speed of the machine
 T = TypeVar("T")
@@ -96,7 +97,7 @@ def in_hall(story: Callable[[Hall], Awaitable[T]]) -> T:
         finally:
             hall.node.close()
 
-    return asyncio.run(asyncio.wait_for(told(), 20))
+    return asyncio.run(asyncio.wait_for(told(), PATIENCE_S))
 
 
 def frames(api_key: int, count: int, version: int = 0, **values: Any) -> Iterator[bytes]:

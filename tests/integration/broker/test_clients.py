@@ -19,7 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.aiokafka_members import die
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 DEADLINE_S = 20.0
 
@@ -239,17 +239,17 @@ def test_a_confluent_group_shares_records_and_resumes_from_its_commits(tmp_path:
     """Three librdkafka members, two runs, a broker restart between them: no record read twice."""
     with EmbeddedBroker(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("t", 6, 1)])["t"].result(10)
+        admin.create_topics([NewTopic("t", 6, 1)])["t"].result(PATIENCE_S)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
         for number in range(300):
             producer.produce("t", b"v", partition=number % 6)
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE_S) == 0
         first = set().union(*confluent_group(broker, "t", 300, 3))
         assert len(first) == 300
         broker.restart()
         for number in range(60):
             producer.produce("t", b"w", partition=number % 6)
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE_S) == 0
         second = set().union(*confluent_group(broker, "t", 60, 2))
         assert second == {(p, o) for p in range(6) for o in range(50, 60)}
 
@@ -266,7 +266,7 @@ def test_every_compression_codec_makes_the_round_trip(codec: str) -> None:
             producer.produce(
                 "c", value, timestamp=1_700_000_000_001 + number, headers=[("n", b"%d" % number)]
             )
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE_S) == 0
         stored = broker.call(lambda node: node.catalogue.partition("c", 0).size)  # type: ignore[union-attr]
         assert stored > 25_000 if codec == "none" else stored < 10_000
         consumer = Consumer(
@@ -290,39 +290,42 @@ def test_confluents_admin_client_sees_and_changes_what_there_is() -> None:
     """The test covers topics, configs, partitions, groups, offsets and the cluster."""
     with EmbeddedBroker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("t", 2, 1, config={"retention.ms": "5000"})])["t"].result(10)
+        admin.create_topics([NewTopic("t", 2, 1, config={"retention.ms": "5000"})])["t"].result(
+            PATIENCE_S
+        )
         resource = ConfigResource(ConfigResource.Type.TOPIC, "t")
-        configs = admin.describe_configs([resource])[resource].result(10)
+        configs = admin.describe_configs([resource])[resource].result(PATIENCE_S)
         assert configs["retention.ms"].value == "5000"
         assert configs["cleanup.policy"].value == "delete"
         from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, NewPartitions
 
         change = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
         changed = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[change])
-        admin.incremental_alter_configs([changed])[changed].result(10)
+        admin.incremental_alter_configs([changed])[changed].result(PATIENCE_S)
         assert (
-            admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "7000"
+            admin.describe_configs([resource])[resource].result(PATIENCE_S)["retention.ms"].value
+            == "7000"
         )
-        admin.create_partitions([NewPartitions("t", 5)])["t"].result(10)
-        assert len(admin.list_topics(timeout=10).topics["t"].partitions) == 5
+        admin.create_partitions([NewPartitions("t", 5)])["t"].result(PATIENCE_S)
+        assert len(admin.list_topics(timeout=PATIENCE_S).topics["t"].partitions) == 5
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce("t", b"v", partition=3)
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE_S) == 0
         confluent_group(broker, "t", 1, 1)
-        assert [g.group_id for g in admin.list_consumer_groups().result(10).valid] == ["cg"]
-        assert admin.describe_consumer_groups(["cg"])["cg"].result(10).state.name == "EMPTY"
+        assert [g.group_id for g in admin.list_consumer_groups().result(PATIENCE_S).valid] == ["cg"]
+        assert admin.describe_consumer_groups(["cg"])["cg"].result(PATIENCE_S).state.name == "EMPTY"
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         asked = ConsumerGroupTopicPartitions("cg", [ConfluentPartition("t", 3)])
         (listed,) = admin.list_consumer_group_offsets([asked]).values()
-        assert listed.result(10).topic_partitions[0].offset == 1
-        admin.delete_consumer_groups(["cg"])["cg"].result(10)
-        assert admin.list_consumer_groups().result(10).valid == []
+        assert listed.result(PATIENCE_S).topic_partitions[0].offset == 1
+        admin.delete_consumer_groups(["cg"])["cg"].result(PATIENCE_S)
+        assert admin.list_consumer_groups().result(PATIENCE_S).valid == []
         deleted = admin.delete_records([ConfluentPartition("t", 3, 1)])
-        assert next(iter(deleted.values())).result(10).low_watermark == 1
-        admin.delete_topics(["t"])["t"].result(10)
-        assert "t" not in admin.list_topics(timeout=10).topics
-        assert len(admin.describe_cluster().result(10).nodes) == 1
+        assert next(iter(deleted.values())).result(PATIENCE_S).low_watermark == 1
+        admin.delete_topics(["t"])["t"].result(PATIENCE_S)
+        assert "t" not in admin.list_topics(timeout=PATIENCE_S).topics
+        assert len(admin.describe_cluster().result(PATIENCE_S).nodes) == 1
 
 
 def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
@@ -341,7 +344,7 @@ def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
                 headers=[("h", b"x")],
                 timestamp_ms=1_700_000_000_007,
             )
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         seen: list[set[Any]] = [set(), set()]
         owned: list[set[int]] = [set(), set()]
         done = threading.Event()

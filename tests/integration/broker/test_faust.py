@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 APP = """
@@ -123,4 +124,4 @@ def produce(broker: EmbeddedBroker, count: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(count):
         producer.produce("words", key=f'"k{number % 20}"', value='"x"')
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0

@@ -13,6 +13,7 @@ from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import KafkaServer
 from tests.integration.broker.apis.calls import milliseconds
 from tests.support.clients.raw_client import RawClient, batch
+from tests.support.waiting import PATIENCE_S
 
 FETCH, METADATA, CREATE_TOPICS = 1, 3, 19
 FIRST, FINAL = 0, -1
@@ -140,7 +141,7 @@ def test_a_client_that_uses_sessions_reads_all_records_in_order() -> None:
         for number in range(100):
             producer.send("t", b"%d" % number, partition=number % 10)
             if number % 10 == 9:
-                producer.flush(20)
+                producer.flush(PATIENCE_S)
         seen: dict[int, list[int]] = {}
         for message in consumer:
             seen.setdefault(message.partition, []).append(int(message.value))

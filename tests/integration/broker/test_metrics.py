@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.metrics import PREFIX, MetricsPort
 from tests.support.coordination.raw_consumer_group import ConsumerScript
+from tests.support.waiting import PATIENCE_S
 
 
 def read(port: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -96,4 +97,4 @@ def test_the_command_shows_metrics_on_loopback() -> None:
             assert read(int(found[1]))["connections", ()] == 0
         finally:
             process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0

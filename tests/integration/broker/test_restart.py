@@ -23,6 +23,7 @@ from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.testing.broker import BrokerProcess
 from tests.support.clients.raw_client import RawClient, batch, one_record
+from tests.support.waiting import PATIENCE_S
 
 KILLS = 3
 
@@ -266,7 +267,7 @@ def test_a_trimmed_log_starts_and_is_stopped_by_a_signal_in_the_middle_of_it(
     assert starting.stdout is not None
     assert starting.stdout.readline() == "reading\n"
     starting.send_signal(signal.SIGTERM)
-    assert starting.wait(20) == 0
+    assert starting.wait(PATIENCE_S) == 0
     broker = BrokerProcess(tmp_path)
     with RawClient(broker.bootstrap) as client:
         part = {"partition_index": 599, "timestamp": -1}

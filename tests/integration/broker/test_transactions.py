@@ -26,6 +26,7 @@ from tests.support.clients.raw_transactions import (
     fetched,
     milliseconds,
 )
+from tests.support.waiting import PATIENCE_S
 
 S = 20.0  # seconds that a client may take for a step
 Seen = list[tuple[int, bytes]]
@@ -228,7 +229,7 @@ def test_a_committed_reader_that_waits_is_answered_when_the_transaction_ends() -
                 answer = reader.call(
                     1,
                     11,
-                    max_wait=milliseconds(8_000),
+                    max_wait=milliseconds(600_000),
                     min_bytes=1,
                     max_bytes=10**7,
                     isolation_level=1,
@@ -244,7 +245,7 @@ def test_a_committed_reader_that_waits_is_answered_when_the_transaction_ends() -
         thread.join(1.0)
         assert answers == []
         assert made.end(commits=True) == 0
-        thread.join(8.0)
+        thread.join(PATIENCE_S)
         assert [(stable, size > 0) for stable, size in answers] == [(3, True)]
 
 

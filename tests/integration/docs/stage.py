@@ -136,7 +136,7 @@ class Stage:
                 service.process.terminate()
         for service in self.services:
             try:
-                service.process.wait(20)
+                service.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 service.process.kill()
                 service.process.wait()

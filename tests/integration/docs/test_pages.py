@@ -22,6 +22,7 @@ from faust_assigner.testing.ports import free_port
 from tests.integration.docs.stage import Stage
 from tests.support import warm_spark
 from tests.support.pages import ALL, ROOT, Block
+from tests.support.waiting import PATIENCE_S
 
 SHELL = [block for block in ALL if block.language in ("sh", "console") and not block.reason]
 #: Pages with their own tests.
@@ -180,7 +181,7 @@ def with_broker(stage: Stage, request: pytest.FixtureRequest) -> None:
     for created in admin.create_topics(
         [NewTopic("transfers", PARTITIONS["transfers"], 1)]
     ).values():
-        created.result(10)
+        created.result(PATIENCE_S)
     stage.stands_for = {"kafka:9092": broker.bootstrap, **stage.stands_for}
 
 
@@ -215,7 +216,7 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
     # The producer's request would create it with one partition.
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for created in admin.create_topics([NewTopic(CHANGELOG, PARTITIONS[CHANGELOG], 1)]).values():
-        created.result(10)
+        created.result(PATIENCE_S)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(400):
         key = json.dumps(f"account-{number}")

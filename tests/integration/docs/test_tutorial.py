@@ -16,6 +16,7 @@ from faust_assigner.testing.ports import free_port
 from tests.integration.docs.stage import Service, Stage
 from tests.support.clients.end_offsets import end_offset
 from tests.support.pages import ALL, ROOT, Block
+from tests.support.waiting import PATIENCE_S
 
 BLOCKS = [block for block in ALL if block.page == "docs/tutorial/first-app.md"
           and block.language in ("sh", "console") and not block.reason]
@@ -60,7 +61,7 @@ def test_the_tutorial_word_by_word(stage: Stage) -> None:
 
     stage.stands_for["PID"] = str(running["w2"].process.pid)
     stage.run(next(blocks))  # kill -9
-    assert running["w2"].process.wait(20) == -signal.SIGKILL
+    assert running["w2"].process.wait(PATIENCE_S) == -signal.SIGKILL
     assert {name: warm_and_cold(running[name], after=before[name]) for name in ("w1", "w3")} == {
         "w1": (12, 0), "w3": (12, 0)}
 

@@ -25,6 +25,7 @@ from tests.support.assigning.instances import (
     until,
     until_state,
 )
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 FOUR = (*QUICK, "--topic", "orders=4")
@@ -112,7 +113,7 @@ async def test_a_screen_is_told_of_every_change(tmp_path: Path) -> None:
                 assert len((await anext(states)).consumers) == 0
                 async with consumers(Consumer(service.target, "first")) as (one,):
                     await settled([one], [4])
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(PATIENCE_S):
                         while len((await anext(states)).assignments) < 4:
                             pass
                     await until(

@@ -20,13 +20,14 @@ from tests.support.assigning.instances import (
     instances,
     settled,
 )
+from tests.support.waiting import PATIENCE_S
 
 
 def _administer(broker: EmbeddedBroker, work: Callable[[AdminClient], dict[str, Any]]) -> None:
     """Change topics with an admin client that ends before the broker."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for done in work(admin).values():
-        done.result(10)
+        done.result(PATIENCE_S)
 
 
 @pytest.fixture

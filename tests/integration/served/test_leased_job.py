@@ -14,6 +14,7 @@ import pytest
 
 from examples.leased_job.sink import Sink
 from tests.support.assigning.instances import QUICK, ROOT, instances, until
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -62,9 +63,9 @@ async def test_a_job_is_done_by_one_process_through_a_freeze_and_a_stop(tmp_path
         assert set(writers(count)) == {second}
         running[second].terminate()
         await until(lambda: first in writers(count), "the first one takes over again")
-        assert running[second].wait(20) == 0
+        assert running[second].wait(PATIENCE_S) == 0
         running[first].terminate()
-        assert running[first].wait(20) == 0, (
+        assert running[first].wait(PATIENCE_S) == 0, (
             "the last process has no successor, and ends all the same"
         )
         rows = sink.rows()

@@ -22,6 +22,7 @@ from tests.support.assigning.instances import (
     settled,
     until,
 )
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -38,18 +39,20 @@ async def test_a_probe_needs_neither_tls_nor_a_certificate(tmp_path: Path) -> No
             health = health_pb2_grpc.HealthStub(channel)
 
             async def is_serving(role: str) -> bool:
-                answer = await health.Check(health_pb2.HealthCheckRequest(service=role), timeout=5)
+                answer = await health.Check(
+                    health_pb2.HealthCheckRequest(service=role), timeout=PATIENCE_S
+                )
                 return bool(answer.status == SERVING)
 
             for role in ("readiness", "liveness", "leader"):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE_S):
                     while not await is_serving(role):
                         await asyncio.sleep(0.1)
             with pytest.raises(grpc.aio.AioRpcError) as unknown:
                 await is_serving("nonsense")
             assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
             with pytest.raises(grpc.aio.AioRpcError) as watched:
-                async for _ in health.Watch(health_pb2.HealthCheckRequest(), timeout=5):
+                async for _ in health.Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S):
                     pass
             assert watched.value.code() == grpc.StatusCode.UNIMPLEMENTED
         async with Operator(target) as operator:

@@ -25,6 +25,7 @@ from tests.support.assigning.instances import (
     until,
     until_state,
 )
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 CONVERGE_S = 3 + 0.2 + 2  # time to live, debounce, and two seconds
@@ -187,7 +188,7 @@ async def test_drain_hands_off_and_still_answers_as_old_owner(start: Any) -> Non
             assert {one.new_owner for one in draining.handoffs} <= {"a"}
         await settled([first, second], [8, 0])
         assert second.task is not None
-        await asyncio.wait_for(second.task, 10)
+        await asyncio.wait_for(second.task, PATIENCE_S)
         assert sum(isinstance(told, Release) for told in second.told) == 4
 
 

@@ -33,6 +33,7 @@ from tests.support.assigning.instances import (
     until,
     until_state,
 )
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 EIGHT = ("--topic", "orders=8")
@@ -282,7 +283,7 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
         assert (await ask("drain", "b")).startswith("b: hands its partitions over;")
         await settled([first, second], [8, 0])
         assert second.task is not None
-        await asyncio.wait_for(second.task, 10)
+        await asyncio.wait_for(second.task, PATIENCE_S)
     for order, reason in (
         (("drain", "nobody"), "no consumer nobody"),
         (("remove-topic", "clicks"), "no topic clicks"),

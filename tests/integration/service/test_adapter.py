@@ -13,6 +13,7 @@ from faust_assigner.service.client import Assigned, Grant, TopicPartition, parti
 from faust_assigner.service.client.partitions import Partitions
 from faust_assigner.testing import log
 from tests.support.assigning.instances import until
+from tests.support.waiting import PATIENCE_S
 
 
 class Everything:
@@ -96,7 +97,7 @@ async def test_a_topic_that_is_deleted_before_the_commit_does_not_stop_its_consu
                 broker.call(lambda node: node.catalogue.delete(node.catalogue.get("orders")))
                 await asyncio.sleep(0.5)
                 gone = (TopicPartition("orders", 1),)
-                await asyncio.wait_for(handlers.assigned(Assigned({}, (), gone)), 5.0)
+                await asyncio.wait_for(handlers.assigned(Assigned({}, (), gone)), PATIENCE_S)
 
             async def drop(self, partition: TopicPartition) -> None:
                 self.offsets.append(-1)

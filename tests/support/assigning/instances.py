@@ -106,7 +106,7 @@ class Instance:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(number)
         try:
-            return self.process.wait(20)
+            return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

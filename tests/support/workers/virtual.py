@@ -187,7 +187,7 @@ async def running(worker: Worker) -> AsyncIterator[Worker]:
     finally:
         stopping = asyncio.ensure_future(app.stop())
         # A defect may make it wait for a record that never ends; some waits cannot be cancelled.
-        _, unable = await asyncio.wait({stopping}, timeout=20.0)
+        _, unable = await asyncio.wait({stopping}, timeout=PATIENCE_S)
         assert not unable, "the worker cannot stop"
         started.cancel()
         await asyncio.gather(started, return_exceptions=True)

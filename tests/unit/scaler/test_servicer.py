@@ -21,6 +21,7 @@ from faust_assigner.scaler.proto.externalscaler_pb2_grpc import ExternalScalerSt
 from faust_assigner.scaler.server import SERVICE, Listening, ScalerServer
 from faust_assigner.scaler.settings import Settings
 from tests.support.certificates import Authority
+from tests.support.waiting import PATIENCE_S
 from tests.unit.scaler.test_recommender import Shop
 
 INVALID, AWAY = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE
@@ -60,9 +61,9 @@ async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
 async def test_the_metric_over_its_target_is_the_size(shop: Shop) -> None:
     """Kubernetes runs ceil(metric / target) pods: both fields of both messages agree."""
     async with asking(shop) as stub:
-        [spec] = (await stub.GetMetricSpec(ref(), timeout=5)).metricSpecs
+        [spec] = (await stub.GetMetricSpec(ref(), timeout=PATIENCE_S)).metricSpecs
         asked = pb.GetMetricsRequest(scaledObjectRef=ref(), metricName=spec.metricName)
-        [value] = (await stub.GetMetrics(asked, timeout=5)).metricValues
+        [value] = (await stub.GetMetrics(asked, timeout=PATIENCE_S)).metricValues
         assert (spec.targetSize, spec.targetSizeFloat) == (1, 1.0)
         assert (value.metricName, value.metricValue, value.metricValueFloat) == (
             spec.metricName,
@@ -75,11 +76,11 @@ async def test_a_bad_key_is_refused_by_its_name_in_each_call(shop: Shop) -> None
     """Calls without a look are refused too."""
     async with asking(shop) as stub:
         bad = ref(maximum="3")
-        stream = stub.StreamIsActive(bad, timeout=5)
+        stream = stub.StreamIsActive(bad, timeout=PATIENCE_S)
         for call in (
-            stub.IsActive(bad, timeout=5),
-            stub.GetMetricSpec(bad, timeout=5),
-            stub.GetMetrics(pb.GetMetricsRequest(scaledObjectRef=bad), timeout=5),
+            stub.IsActive(bad, timeout=PATIENCE_S),
+            stub.GetMetricSpec(bad, timeout=PATIENCE_S),
+            stub.GetMetrics(pb.GetMetricsRequest(scaledObjectRef=bad), timeout=PATIENCE_S),
             stream.read(),
         ):
             code, text = await refusal(call)
@@ -91,7 +92,7 @@ async def test_another_metric_is_refused(shop: Shop) -> None:
     """The only metric is ``workers``."""
     async with asking(shop) as stub:
         asked = pb.GetMetricsRequest(scaledObjectRef=ref(), metricName="lag")
-        assert (await refusal(stub.GetMetrics(asked, timeout=5)))[0] == INVALID
+        assert (await refusal(stub.GetMetrics(asked, timeout=PATIENCE_S)))[0] == INVALID
 
 
 @pytest.mark.parametrize("metadata", [{}, {"group": "other"}])
@@ -99,7 +100,7 @@ async def test_another_group_is_refused(shop: Shop, metadata: dict[str, str]) ->
     """Otherwise our load would scale another group's workers."""
     async with asking(shop) as stub:
         asked = pb.ScaledObjectRef(name="x", scalerMetadata=metadata)
-        code, text = await refusal(stub.IsActive(asked, timeout=5))
+        code, text = await refusal(stub.IsActive(asked, timeout=PATIENCE_S))
         assert code == INVALID
         assert text.startswith("group: ")
 
@@ -108,7 +109,7 @@ async def test_a_group_that_is_away_is_unavailable(shop: Shop) -> None:
     """KEDA then uses the fallback."""
     async with asking(shop) as stub:
         shop.error = TryAgain("no broker answers")
-        code, text = await refusal(stub.IsActive(ref(), timeout=5))
+        code, text = await refusal(stub.IsActive(ref(), timeout=PATIENCE_S))
         assert code == AWAY
         assert "no broker answers" in text
 
@@ -116,7 +117,7 @@ async def test_a_group_that_is_away_is_unavailable(shop: Shop) -> None:
 async def test_a_message_that_is_too_large_is_refused(shop: Shop) -> None:
     """The message is not parsed."""
     async with asking(shop) as stub:
-        code, _ = await refusal(stub.IsActive(ref(min="9" * 100_000), timeout=5))
+        code, _ = await refusal(stub.IsActive(ref(min="9" * 100_000), timeout=PATIENCE_S))
         assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -126,7 +127,7 @@ async def test_a_stream_sends_changes_alone_and_ends_with_its_call(
     """The first answer comes at once; no answer comes while the state is the same."""
     async with asking(shop) as stub:
         monkeypatch.setattr(servicer, "STREAM_S", 0.02)
-        stream = stub.StreamIsActive(ref(), timeout=30)
+        stream = stub.StreamIsActive(ref(), timeout=PATIENCE_S)
         assert (await stream.read()).result
         reading = asyncio.ensure_future(stream.read())
         done, _ = await asyncio.wait([reading], timeout=0.3)
@@ -162,14 +163,15 @@ async def test_streams_are_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) 
     async with asking(shop) as stub:
         monkeypatch.setattr(servicer, "MOST_STREAMS", 1)
         monkeypatch.setattr(servicer, "STREAM_S", 0.02)
-        first = stub.StreamIsActive(ref(), timeout=30)
+        first = stub.StreamIsActive(ref(), timeout=PATIENCE_S)
         assert (await first.read()).result
-        second = stub.StreamIsActive(ref(), timeout=30)
+        second = stub.StreamIsActive(ref(), timeout=PATIENCE_S)
         assert (await refusal(second.read()))[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
         first.cancel()
-        for _ in range(100):
+        end = asyncio.get_running_loop().time() + PATIENCE_S
+        while asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.02)
-            third = stub.StreamIsActive(ref(), timeout=30)
+            third = stub.StreamIsActive(ref(), timeout=PATIENCE_S)
             try:
                 assert (await third.read()).result
             except grpc.aio.AioRpcError:
@@ -224,7 +226,9 @@ async def test_with_tls_a_caller_needs_the_authority_and_a_certificate(
     async def answer(*pair: bytes) -> bool:
         credentials = grpc.ssl_channel_credentials(authority.ca.read_bytes(), *pair)
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
-            return bool((await ExternalScalerStub(channel).IsActive(ref(), timeout=5)).result)
+            return bool(
+                (await ExternalScalerStub(channel).IsActive(ref(), timeout=PATIENCE_S)).result
+            )
 
     assert await answer(caller.key.read_bytes(), caller.cert.read_bytes())
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -247,7 +251,9 @@ async def test_a_renewed_certificate_counts_from_the_next_connection_on(
         credentials = grpc.ssl_channel_credentials(authority.ca.read_bytes())
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
-            return bool((await ExternalScalerStub(channel).IsActive(ref(), timeout=5)).result)
+            return bool(
+                (await ExternalScalerStub(channel).IsActive(ref(), timeout=PATIENCE_S)).result
+            )
 
     assert await answer(old)
     new.sign("scaler")
@@ -261,7 +267,7 @@ async def test_a_metric_without_a_name_is_the_only_one(shop: Shop) -> None:
     """Older versions of KEDA send no name."""
     async with asking(shop) as stub:
         asked = pb.GetMetricsRequest(scaledObjectRef=ref())
-        [value] = (await stub.GetMetrics(asked, timeout=5)).metricValues
+        [value] = (await stub.GetMetrics(asked, timeout=PATIENCE_S)).metricValues
         assert value.metricValue == 3
 
 
@@ -290,8 +296,8 @@ async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stop
         health = health_pb2_grpc.HealthStub(channel)
         for role in ("", SERVICE):
             asked = health_pb2.HealthCheckRequest(service=role)
-            assert (await health.Check(asked, timeout=30)).status == serving
-        watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=60)
+            assert (await health.Check(asked, timeout=PATIENCE_S)).status == serving
+        watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=PATIENCE_S)
         assert (await watch.read()).status == serving
         shop.is_slow = True
         looking = asyncio.create_task(recommender.recommendation("a", Settings()))
@@ -306,7 +312,7 @@ async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stop
     with contextlib.suppress(asyncio.CancelledError):
         await looking
     if handlers := asyncio.all_tasks() - before:  # gRPC ends the cancelled watch in a later turn
-        await asyncio.wait(handlers, timeout=30)
+        await asyncio.wait(handlers, timeout=PATIENCE_S)
 
 
 def test_a_key_without_its_certificate_is_refused() -> None:
@@ -325,7 +331,7 @@ async def test_a_request_that_is_no_message_is_refused_as_invalid(
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics"):
             kind = channel.unary_stream if name.startswith("Stream") else channel.unary_unary
-            call = kind(f"/{SERVICE}/{name}")(b"\xff\xff\xff", timeout=30)
+            call = kind(f"/{SERVICE}/{name}")(b"\xff\xff\xff", timeout=PATIENCE_S)
             code, text = await refusal(call.read() if name.startswith("Stream") else call)
             assert (code, text) == (
                 INVALID,
