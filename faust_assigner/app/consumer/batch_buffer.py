@@ -31,6 +31,10 @@ class BatchBuffer:
         #: The record that waits until ``filling`` has room.
         self.next: EventT[object] | None = None
         self.batches: deque[list[TakenRecord]] = deque()
+        #: The batches that runs of the agent have taken and not ended.
+        self.taken: list[list[TakenRecord]] = []
+        #: Whether the agent acknowledges its events itself (``noack_take``).
+        self.by_hand = False
         #: Set when the agent's run has added its processors; the reader waits for this before each record.
         self.ready = asyncio.Event()
         #: ``full`` is also set if the reader of the stream has failed with ``error``.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from faust.streams import _current_event
@@ -26,12 +26,15 @@ from faust_assigner.app.consumer.streams import LastingStream
 
 if TYPE_CHECKING:
     from faust.types.events import EventT
-    from faust.types.tuples import TP
+    from faust.types.app import AppT
+    from faust.types.tuples import TP, Message
     from mode.services import WaitArgT
     from mode.utils.times import Seconds
 
 #: Seconds between two checks whether a commit or a rebalance waits for records of an incomplete batch.
 LOOK_S = 0.1
+#: The app's attribute with its streams.
+_STREAMS = "faust_assigner_streams"
 
 
 class BatchingStream(LastingStream):
@@ -72,6 +75,13 @@ class BatchingStream(LastingStream):
         return value
 
     def __aiter__(self) -> AsyncIterator[object]:
+        if self._buffer is not None and asyncio.current_task() is not self._reader:
+            # The background reader would take a part of the records, and both would wait for ever.
+            raise RuntimeError(
+                "This agent has called take() on this stream: read all its records with take(), "
+                "also after an error"
+            )
+        _streams_of(self.app).add(self)
         # Do not hold records back from an agent that acknowledges by itself: the agent may need a later
         # record before it acknowledges an earlier record.
         if self.app.in_transaction and self.enable_acks and self._hold not in self._processors:
@@ -91,6 +101,18 @@ class BatchingStream(LastingStream):
             yield from lanes.heads()
         if self._buffer is not None:
             yield from self._buffer.waiting()
+
+    def in_hand(self) -> Iterator[EventT[object]]:
+        """Iterate over the records that the stream has begun and that the agent has not ended."""
+        if self._buffer is not None:
+            yield from self._buffer.events()
+            yield from (taken.event for batch in self._buffer.taken for taken in batch)
+        elif self.current_event is not None:
+            yield self.current_event
+
+    def acks_by_hand(self) -> bool:
+        """Return whether the stream does not know when the agent ends a record."""
+        return self._buffer.by_hand if self._buffer is not None else not self.enable_acks
 
     def take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
         """Yield lists of values; with transactions the values of a list come from one partition."""
@@ -137,7 +159,9 @@ class BatchingStream(LastingStream):
         by_hand: bool = False,
     ) -> AsyncGenerator[list[object], None]:
         within_s = want_seconds(within) if within else None
-        batches = self._hand_out(self._collect(max_), within_s, shown, by_hand)
+        buffer = self._collect(max_)
+        buffer.by_hand = by_hand
+        batches = self._hand_out(buffer, within_s, shown, by_hand)
         self._active_agens.add(batches)  # the stream closes these generators at its end
         return batches
 
@@ -192,6 +216,7 @@ class BatchingStream(LastingStream):
                 if exact:
                     # The last event has the highest offset, so a commit waits for the whole batch.
                     _current_event.set(weakref.ref(batch[-1].event))
+                buffer.taken.append(batch)
                 try:
                     yield [shown(taken) for taken in batch]
                 finally:
@@ -199,6 +224,7 @@ class BatchingStream(LastingStream):
                         _current_event.set(None)
                     for taken in () if by_hand else batch:
                         await self.ack(taken.event)
+                    buffer.taken = [other for other in buffer.taken if other is not batch]
                     buffer.end_batch(last)
         finally:
             buffer.takers -= 1
@@ -299,3 +325,28 @@ class BatchingStream(LastingStream):
             or any(event.message.tp in leaving for event in events)
             or (self.app.in_transaction and consumer.transactions.held.waits_for(events))
         )
+
+
+def in_progress(app: AppT, unfinished: Iterable[Message]) -> list[Message]:
+    """Return the messages of ``unfinished`` that an agent processes or has begun.
+
+    Several agents may read a topic. A rebalance drops the queued copy of a slow agent after the other
+    agents have ended theirs: no code ends this message, so no code may wait for it.
+    """
+    held, known, by_hand = set[int](), set[str](), set[str]()
+    for stream in list(_streams_of(app)):
+        held.update(id(event.message) for event in stream.in_hand())
+        topics = getattr(stream.channel, "topics", ())
+        known.update(topics)
+        by_hand.update(topics if stream.acks_by_hand() else ())
+    return [
+        message
+        for message in unfinished
+        if id(message) in held or message.tp.topic in by_hand or message.tp.topic not in known
+    ]
+
+
+def _streams_of(app: AppT) -> weakref.WeakSet[BatchingStream]:
+    """Return the streams of ``app`` that have been read."""
+    streams: weakref.WeakSet[BatchingStream] = app.__dict__.setdefault(_STREAMS, weakref.WeakSet())
+    return streams

@@ -22,6 +22,7 @@ from faust_assigner.app.consumer.commits import (
     run_delivery_callbacks,
 )
 from faust_assigner.app.consumer.delivery import Delivery
+from faust_assigner.app.consumer.stream_take import in_progress
 from faust_assigner.app.consumer.waits import assigning, committing, committing_offsets, revoking
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 from faust_assigner.app.host.clients import faust_tps
@@ -273,6 +274,18 @@ class RepairedConsumer(Consumer):
             self.boundaries.record_acked(message.tp)
         return acked
 
+    def give_up_lost(self, unfinished: list[Message]) -> list[Message]:
+        """Give up the records of ``unfinished`` that no agent processes; return the other records."""
+        active = in_progress(self.app, unfinished)
+        processed = {id(message) for message in active}
+        lost = [message for message in unfinished if id(message) not in processed]
+        self.kept_back.give_up(lost)
+        for tp in {message.tp for message in lost} if self.in_transaction else ():
+            self.boundaries.record_ended(
+                tp
+            )  # a commit may wait for these records, and agents for the commit
+        return active
+
     def _forget(self, tps: set[TP]) -> None:
         """Forget the offsets of revoked partitions, and give their unfinished records up."""
         self.kept_back.give_up(
@@ -288,7 +301,14 @@ class RepairedConsumer(Consumer):
         await self.shutdown.wait_for_streams(super().wait_empty)
 
     async def _wait_for_ack(self, timeout: float) -> None:
-        """Wait for an acknowledgement, or for a second; Faust's method ignores a cancellation."""
+        """Wait for an acknowledgement, or for a second; Faust's method ignores a cancellation.
+
+        Give the records up that no agent processes: the queues of the stopped streams were cleared.
+        """
+        if not self.app.flow_control.is_active():
+            unfinished = [m for m in list(self._unacked_messages) if not m.acked]
+            if not self.give_up_lost(unfinished):
+                return
         await super()._wait_for_ack(timeout)
         if is_cancelled():
             raise asyncio.CancelledError

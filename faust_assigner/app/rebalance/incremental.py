@@ -137,8 +137,9 @@ class IncrementalRebalance:
                 drop(queue, revoked)
             unacked = list(self._consumer._unacked_messages)
             late = [m for m in unacked if m.tp in revoked and not m.acked]
+            active = self._consumer.give_up_lost(late)
             if not self._delivery.is_handing_out(revoked) and (
-                not late or not self._app.conf.stream_wait_empty
+                not active or not self._app.conf.stream_wait_empty
             ):
                 self._consumer.kept_back.give_up(late)
                 return

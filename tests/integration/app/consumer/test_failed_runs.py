@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from time import monotonic
 from typing import Any
 
 import pytest
+from faust.types import TP
 
 from tests.support.waiting import PATIENCE_S, until
 from tests.support.workers.cooperative import CooperativeWorker, owning
@@ -265,3 +266,54 @@ async def test_records_that_no_run_takes_hold_up_neither_a_rebalance_nor_the_sto
     await until(
         lambda: stream._ending is not None and stream._ending.done(), "the end of the stream"
     )
+
+
+async def test_a_run_that_reads_single_records_after_take_fails_and_holds_up_nothing() -> None:
+    """The background reader has a part of the records: both would wait for ever."""
+
+    async def turns(worker: Failing, orders: Any) -> AsyncIterator[list[int]]:
+        assert isinstance(worker, Turning)
+        worker.runs += 1
+        async for numbers in (values if worker.runs == 2 else take)(worker, orders):
+            yield numbers
+
+    class Turning(Failing):
+        """The second run reads single records, all other runs read batches."""
+
+        runs = 0
+
+    worker = Turning()
+    worker.way, worker.at = turns, (4,)
+    async with owning(worker, [0]):
+        assert await worker.committed_after(20) == 20
+        assert worker.numbers == list(range(20))
+        assert worker.runs == 3
+
+
+@pytest.mark.parametrize("wanted_twice", [False, True])
+async def test_a_filter_before_through_and_take_filters_after_an_error(wanted_twice: bool) -> None:
+    """The next run's filter is added to the stream of ``through``, whose batches outlive the error."""
+
+    async def through(worker: Failing, orders: Any) -> AsyncIterator[list[int]]:
+        copied = orders.filter(lambda number: number % 3).through(worker.app.copies)
+        if wanted_twice:
+            copied = copied.filter(lambda number: number != 7)
+        async for numbers in copied.take(3, within=0.05):
+            yield numbers
+
+    class Copying(Failing):
+        """The topic of the copies belongs to this worker, too."""
+
+        def roles(self, actives: Iterable[int], standbys: Iterable[int]) -> tuple[set[TP], set[TP]]:
+            owned, copied = list(actives), super().roles(actives, standbys)
+            return copied[0] | {TP("copies", partition) for partition in owned}, copied[1]
+
+    worker = Copying()
+    worker.app.copies = worker.app.topic("copies", key_type=str, value_type=int, partitions=1)
+    worker.way, worker.at = through, (4, 10)
+    async with owning(worker, [0]):
+        assert await worker.committed_after(21) == 21
+        await worker.app.consumer.commit()
+        assert worker.logs.committed[TP("copies", 0)] == 21
+        wanted = [n for n in range(21) if n % 3 and not (wanted_twice and n == 7)]
+        assert worker.numbers == wanted
