@@ -25,8 +25,8 @@ from faust_assigner.app.consumer.delivery import Lanes
 from faust_assigner.app.consumer.streams import LastingStream
 
 if TYPE_CHECKING:
-    from faust.types.events import EventT
     from faust.types.app import AppT
+    from faust.types.events import EventT
     from faust.types.tuples import TP, Message
     from mode.services import WaitArgT
     from mode.utils.times import Seconds

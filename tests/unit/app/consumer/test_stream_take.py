@@ -226,6 +226,34 @@ async def test_the_reader_waits_for_the_end_of_the_batch_that_its_record_has_fil
     await reading
 
 
+async def test_a_record_is_in_progress_while_a_stream_or_its_agent_has_it(made: Stream) -> None:
+    """A record of a topic without a stream, or of an agent that acknowledges by itself, may be, too."""
+    made.channel = SimpleNamespace(topics=["orders"])
+    made.__aiter__()
+    events = [Event(number) for number in range(4)]
+    foreign = Event(9, TP("bills", 0))
+
+    def found() -> list[Any]:
+        messages = [event.message for event in (*events, foreign)]
+        active = module.in_progress(made.app, messages)
+        return [event.value for event in (*events, foreign) if event.message in active]
+
+    for number, event in enumerate(events):
+        event.message.offset = number  # else the messages are equal
+    made.current_event = events[3]
+    assert found() == [3, 9], "a plain stream"
+    batches = made.take(1, 0.05)
+    await made.read(events[0])
+    assert await next_of(batches) == [0]
+    await made.read(events[1])
+    made.current_event = events[2]
+    assert found() == [0, 1, 2, 9], "taken, collected, being read"
+    await batches.aclose()
+    assert found() == [1, 2, 9]
+    made.noack_take(1, 0.05)
+    assert found() == [0, 1, 2, 3, 9]
+
+
 async def test_a_size_of_zero_is_a_size_of_one(made: Stream) -> None:
     """As in stock Faust."""
     batches = made.take(0, None)
