@@ -11,7 +11,7 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ from faust_assigner.weights.document import WeightRow, decode
 from faust_assigner.weights.document import encode as encode_document
 from faust_assigner.weights.limits import Limits
 from tests.support.faust_group import WireGroup, make_app
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load
 
@@ -170,22 +171,13 @@ def test_new_weights_alone_move_nothing_while_the_group_is_even_enough(tmp_path:
     churn.moves = 0
     shaken = [row._replace(weight=row.weight * draw.uniform(0.95, 1.05)) for row in rows]
     write_file(path, encode_document(shaken, version=2, computed_at=NOW))
-    until(
+    wait_until(
         lambda: all(
             app.assignor.weights_provider.current.version == 2 for app in churn.group.apps.values()
-        ),
-        15.0,
+        )
     )
     churn.rebalance()
     assert churn.moves == 0
-
-
-def until(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Wait until ``condition`` holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 def test_weights_reach_an_app_through_a_compacted_topic(embedded_broker: object) -> None:
@@ -207,10 +199,10 @@ def test_weights_reach_an_app_through_a_compacted_topic(embedded_broker: object)
     )
     provider = install(app)
     assert provider is not None
-    assert provider.wait(15.0)
+    assert provider.wait(PATIENCE_S)
     assert (provider.current.version, provider.current.weights["t", 1]) == (2, 1.0)
     publish(Cluster(bootstrap), "weights", rows, version=3, computed_at=NOW)
-    until(lambda: provider.current.version == 3, 15.0)
+    wait_until(lambda: provider.current.version == 3)
     provider.close()
 
 
@@ -223,7 +215,7 @@ def test_a_topic_that_is_not_there_means_one(embedded_broker: object) -> None:
     )
     provider = install(app)
     assert provider is not None
-    assert provider.wait(15.0)
+    assert provider.wait(PATIENCE_S)
     assert (provider(), provider.current.code) == (None, "missing")
     provider.close()
 
@@ -253,9 +245,8 @@ class RealGroup:
     def carry_the_load(self) -> None:
         """Send all orders; wait until they are done and the workers have taken samples."""
         asyncio.run(send_orders(self.fleet.bootstrap, "fleet", self.loads))
-        until(
-            lambda: sum(len(worker.orders) for worker in self.fleet.living()) >= sum(self.loads),
-            40.0,
+        wait_until(
+            lambda: sum(len(worker.orders) for worker in self.fleet.living()) >= sum(self.loads)
         )
         time.sleep(2.5)
 
@@ -273,13 +264,13 @@ class RealGroup:
 
     def _rest(self, workers: int, *, after: int) -> None:
         """Wait until ``workers`` workers own each partition once, all in one later generation."""
-        until(
+        wait_until(
             lambda: (
                 len(self.fleet.living()) == workers
                 and self.fleet.generation() > after
                 and self.fleet.at_rest()
             ),
-            90.0,
+            seconds=90.0,
         )
 
     def _owners(self) -> dict[int, str]:

@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestServer
 from faust.types import TP
 from yarl import URL
 
-from faust_assigner.app.queries import forwarding
+from faust_assigner.app.queries import forwarding, router
 from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.reading import KEY, Reading, scoped
 from faust_assigner.app.tables.scope import SCOPE
@@ -180,17 +180,22 @@ async def test_the_views_own_503_is_handed_back(tmp_path: Path) -> None:
         assert (answer.status, await answer.text()) == (503, "closed on Sundays")
 
 
-async def test_a_silent_owner_is_waited_for_once_and_as_long_as_was_said(tmp_path: Path) -> None:
+async def test_a_silent_owner_is_waited_for_once_and_as_long_as_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A frozen worker accepts connections; after its timeout a copy is asked first for a while."""
+    monkeypatch.setattr(forwarding, "CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr(router, "SHUNNED_S", 3600.0)
     asked = []
 
     async def silence(request: web.Request) -> web.Response:
         asked.append(request)
-        await asyncio.sleep(60)
+        worker.app.router.forwarding._forward_s = PATIENCE_S  # the limit of the copy's answers
+        await asyncio.sleep(3600)
         raise AssertionError("nobody waits so long")
 
     async with served(silence) as owner, served(answers("standby", 9)) as copy:
-        worker = Worker(tmp_path, owner=owner, copies=(copy,), faust_assigner_forward_s=0.3)
+        worker: Any = Worker(tmp_path, owner=owner, copies=(copy,), faust_assigner_forward_s=1.5)
         for _ in range(3):
             async with worker.asked() as answer:
                 assert (answer.status, await answer.json()) == (200, {"count": 9})
