@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives import serialization
 from faust_assigner.broker import server as server_module
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.tls import Certificates
-from faust_assigner.broker.server import BrokerServer
+from faust_assigner.broker.server import BrokerServer, TlsDoor
 from faust_assigner.broker.settings import Settings
 from faust_assigner.errors import ConfigError
 from tests.support.certificates import Authority, Pair
+from tests.support.waiting import PATIENCE_S
 
 
 class Files:
@@ -201,7 +202,14 @@ async def test_a_connection_counts_before_its_handshake(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half-open handshakes fill the limit of an address; each is counted when its time is over."""
+    may_begin, shake_hands = asyncio.Event(), TlsDoor._shake_hands
+
+    async def later(self: TlsDoor, transport: asyncio.Transport) -> asyncio.Transport | None:
+        await may_begin.wait()
+        return await shake_hands(self, transport)
+
     monkeypatch.setattr(server_module, "LOG_IN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(TlsDoor, "_shake_hands", later)
     settings = {
         "listeners": "SSL://127.0.0.1:0",
         "ssl.keystore.location": str(files.path),
@@ -210,11 +218,14 @@ async def test_a_connection_counts_before_its_handshake(
     server = BrokerServer(Node(Settings.parse(settings)))
     port = await server.start()
     mute = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-    assert await mute[2][0].read() == b"", "it is refused at once"
-    assert server.node.counters["connections_refused"] == 1
-    assert [await reader.read() for reader, _ in mute[:2]] == [b"", b""]
+    async with asyncio.timeout(PATIENCE_S):
+        assert await mute[2][0].read() == b"", "it is refused at once"
+        assert server.node.counters["connections_refused"] == 1
+        may_begin.set()
+        assert [await reader.read() for reader, _ in mute[:2]] == [b"", b""]
     assert server.node.counters["handshakes_failed"] == 2
     assert server.connections == 0
+    monkeypatch.setattr(server_module, "LOG_IN_TIMEOUT_S", PATIENCE_S)
     client = ssl.create_default_context(cafile=str(files.authority.ca))
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
     writer.write(b"\0\0\0\x0b\0\x12\0\0\0\0\0\x07\0\x01a")  # ApiVersions

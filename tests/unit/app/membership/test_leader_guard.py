@@ -11,6 +11,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from faust_assigner.app.membership import leader_guard
 from faust_assigner.app.membership.leader_guard import guard_leader, readable
 from faust_assigner.wire.bounded import TOPICS
+from tests.support.assigning.consumers import virtually
 
 
 def packed(*topics: str, version: int = 3, user_data: bytes = b"words") -> bytes:
@@ -125,44 +126,45 @@ class Client:
             self.named.add(self.comes)
 
 
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_guard, "PATIENCE_S", 1.0)
-    monkeypatch.setattr(leader_guard, "LOOK_S", 0.01)
-
-
-@pytest.mark.usefixtures("_impatient")
-async def test_a_topic_waited_for_in_vain_holds_up_no_further_round(
+def test_a_topic_waited_for_in_vain_holds_up_no_further_round(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The leader asks again for a new topic only, until the broker knows the new topic."""
-    client, absent = Client("orders"), set[str]()
-    await leader_guard._find_topics(client, {"orders", "gone"}, absent)
-    assert (client.asked >= 2, absent) == (True, {"gone"})
-    assert "The broker has returned no partitions of ['gone'] for 1.0 s" in caplog.text
-    asked = client.asked
-    await leader_guard._find_topics(client, {"orders", "gone"}, absent)
-    assert client.asked == asked
-    client.comes, client.comes_at = "new", asked + 3
-    await leader_guard._find_topics(client, {"orders", "gone", "new"}, absent)
-    assert (client.asked, absent) == (asked + 3, {"gone"}), "not for longer than the new one takes"
+
+    async def story() -> None:
+        client, absent = Client("orders"), set[str]()
+        await leader_guard._find_topics(client, {"orders", "gone"}, absent)
+        assert (client.asked >= 2, absent) == (True, {"gone"})
+        assert "The broker has returned no partitions of ['gone'] for 3.0 s" in caplog.text
+        asked = client.asked
+        await leader_guard._find_topics(client, {"orders", "gone"}, absent)
+        assert client.asked == asked
+        client.comes, client.comes_at = "new", asked + 3
+        await leader_guard._find_topics(client, {"orders", "gone", "new"}, absent)
+        assert (client.asked, absent) == (asked + 3, {"gone"}), (
+            "not for longer than the new one takes"
+        )
+
+    virtually(story)
 
 
-@pytest.mark.usefixtures("_impatient")
-async def test_a_topic_that_was_found_is_waited_for_when_it_is_lost_again() -> None:
+def test_a_topic_that_was_found_is_waited_for_when_it_is_lost_again() -> None:
     """A deleted and created topic must be known again in the same round, to restore its table."""
-    client, absent = Client(), set[str]()
-    await leader_guard._find_topics(client, {"orders"}, absent)
-    assert absent == {"orders"}
-    client.named, asked = {"orders"}, client.asked
-    await leader_guard._find_topics(client, {"orders"}, absent)
-    assert (client.asked, absent) == (asked, set()), "it is there, nobody asks"
-    client.named, client.comes, client.comes_at = set(), "orders", asked + 3
-    await leader_guard._find_topics(client, {"orders"}, absent)
-    assert (client.named, client.asked, absent) == ({"orders"}, asked + 3, set())
+
+    async def story() -> None:
+        client, absent = Client(), set[str]()
+        await leader_guard._find_topics(client, {"orders"}, absent)
+        assert absent == {"orders"}
+        client.named, asked = {"orders"}, client.asked
+        await leader_guard._find_topics(client, {"orders"}, absent)
+        assert (client.asked, absent) == (asked, set()), "it is there, nobody asks"
+        client.named, client.comes, client.comes_at = set(), "orders", asked + 3
+        await leader_guard._find_topics(client, {"orders"}, absent)
+        assert (client.named, client.asked, absent) == ({"orders"}, asked + 3, set())
+
+    virtually(story)
 
 
-@pytest.mark.usefixtures("_impatient")
 async def test_a_topic_that_the_broker_has_by_now_costs_one_request() -> None:
     """The client's metadata is older than the topic."""
     client, absent = Client(), set[str]()

@@ -397,7 +397,7 @@ async def test_a_position_that_is_never_known_ends_with_its_look(
 
     async def position(tp: TP) -> int:
         try:
-            await asyncio.sleep(5)
+            await asyncio.sleep(3600)
         except asyncio.CancelledError:
             ended.append(tp)
             raise
