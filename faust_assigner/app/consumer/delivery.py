@@ -94,12 +94,21 @@ class Delivery:
         for tp in self._in_hand.keys() & tps:
             self._in_hand[tp].clear()
 
-    def verify(self, verify: Callable[[float, TP], None], now: float, tp: TP) -> None:
+    def verify(
+        self,
+        verify: Callable[[float, TP], None],
+        now: float,
+        tp: TP,
+        *,
+        counted_from: Iterable[MutableMapping[TP, float]] = (),
+    ) -> None:
         """Run Faust's check for missing records if ``tp`` was wanted at the last check, too.
 
-        Faust counts the time without records from the worker's start. So it would report a paused
-        partition, which is not fetched, and a partition that is new or has just been resumed. At the
-        start and the end of a round, Faust's monitor forgets the records of all partitions.
+        Faust counts the time without records and commits from the worker's start. So it would report a
+        paused partition, which is not fetched, and a partition that is new or has just been resumed. At
+        the start and the end of a round, Faust's monitor forgets the records of all partitions. The skipped
+        check sets the times of the last record and the last commit in ``counted_from`` to ``now``, because
+        the next record may take longer than the time between two checks.
         """
         app = self._consumer.app
         if self._round != (now_round := (app.rebalancing_count, app.rebalancing)):
@@ -111,6 +120,8 @@ class Delivery:
             verify(now, tp)
         else:
             self._looked_at.add(tp)
+            for times in counted_from:
+                times[tp] = now
 
     def note_commit(self, now: float, tp: TP, committed_at: MutableMapping[TP, float]) -> None:
         """Set the time of the last commit in ``committed_at`` if the offset of ``tp`` has changed.

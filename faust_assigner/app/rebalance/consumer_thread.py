@@ -217,9 +217,11 @@ class RepairedThread(AssigningThread):
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Report a partition without new records or commits, if the consumer fetches the partition."""
-        if self.consumer.in_transaction:
-            self.consumer.delivery.note_commit(now, tp, self.tp_last_committed_at)
-        self.consumer.delivery.verify(super().verify_event_path, now, tp)
+        consumer = self.consumer
+        if consumer.in_transaction:
+            consumer.delivery.note_commit(now, tp, self.tp_last_committed_at)
+        counted_from = consumer.app.monitor.stream_inbound_time, self.tp_last_committed_at
+        consumer.delivery.verify(super().verify_event_path, now, tp, counted_from=counted_from)
 
 
 class AssigningConsumer(Consumer):  # type: ignore[misc]

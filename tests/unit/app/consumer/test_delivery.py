@@ -132,6 +132,23 @@ def test_no_missing_records_are_reported_between_the_start_or_end_of_a_round_and
     assert seen == [1.0, 3.0, 6.0]
 
 
+def test_the_time_without_records_and_commits_begins_at_the_check_that_is_skipped() -> None:
+    """Faust reported a partition whose first record after a round took longer than some seconds."""
+    consumer = consumer_of({A})
+    delivery, records, commits = Delivery(consumer), {A: 1.0, B: 2.0}, dict[TP, float]()
+    seen = list[tuple[float, float]]()
+    for now, rounds in ((10.0, 0), (20.0, 0), (30.0, 1), (40.0, 1)):
+        consumer.app.rebalancing_count = rounds
+        delivery.verify(
+            lambda *_: seen.append((records[A], commits[A])),
+            now,
+            A,
+            counted_from=(records, commits),
+        )
+    assert seen == [(10.0, 10.0), (30.0, 30.0)]
+    assert (records[B], B in commits) == (2.0, False)
+
+
 def test_a_commit_in_a_transaction_is_noted_at_the_next_check() -> None:
     """Faust reported healthy partitions as not committed, from five minutes after the start on."""
     consumer: Any = SimpleNamespace(_committed_offset={A: None})

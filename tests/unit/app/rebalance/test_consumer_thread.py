@@ -114,12 +114,16 @@ async def test_the_steps_of_a_repaired_thread_are_its_consumers(
         asked.append((thread, one_by_one.__name__, one_by_one.__self__))
         return {"tp": 5}
 
-    def verify(check: Any, now: float, tp: Any) -> None:
+    def verify(check: Any, now: float, tp: Any, *, counted_from: Any) -> None:
         asked.append((check.__name__, now, tp))
+        records, commits = counted_from
+        assert records is thread.consumer.app.monitor.stream_inbound_time
+        assert commits is thread.tp_last_committed_at
 
     monkeypatch.setattr(consumer_thread, "seek_to_committed", seek)
     thread: Any = object.__new__(RepairedThread)
     thread.consumer = SimpleNamespace(
+        app=SimpleNamespace(monitor=SimpleNamespace(stream_inbound_time={})),
         shutdown=SimpleNamespace(stop_client=stop_client),
         delivery=SimpleNamespace(verify=verify, note_commit=lambda *given: asked.append(given)),
         in_transaction=False,
