@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import KafkaServer
 from tests.support.clients.raw_client import RawClient, batch
+from tests.support.waiting import wait_until
 
 Script = Callable[[str], list[Any]]
 NOT_YET = (3, 5, 6, 14, 15, 16)  # leaders and coordinators are still starting on a fresh Kafka
@@ -59,8 +61,8 @@ class Group:
         """Return the values of a JoinGroup."""
         return {
             "group_id": self.name,
-            "session_timeout": span(10_000),
-            "rebalance_timeout": span(5_000),
+            "session_timeout": span(60_000),
+            "rebalance_timeout": span(60_000),
             "member_id": self.ids.get(who, "") if member_id is None else member_id,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b"meta"}],
@@ -153,9 +155,16 @@ class Group:
             ("leave", int(answer.error_code), [int(m.error_code) for m in answer.members])
         )
 
+    def wait_for_a_round(self) -> None:
+        """Wait until the group has taken a JoinGroup that it cannot answer yet."""
+        wait_until(lambda: self._described().group_state == "PreparingRebalance", "the round")
+
+    def _described(self) -> Any:
+        return self.client("admin").call(15, 4, groups=(self.name,)).groups[0]
+
     def state(self) -> None:
         """DescribeGroups."""
-        group = self.client("admin").call(15, 4, groups=(self.name,)).groups[0]
+        group = self._described()
         self.log.append(("state", group.group_state, group.protocol_data, len(group.members)))
 
 
@@ -199,7 +208,7 @@ def two_members(bootstrap: str) -> list[Any]:
     g.send_join("b")
     g.take_join("b")
     g.send_join("b")
-    time.sleep(0.2)
+    g.wait_for_a_round()
     g.heartbeat("a")
     g.commit("a")
     g.sync("a")
@@ -217,7 +226,7 @@ def two_members(bootstrap: str) -> list[Any]:
     g.send_join("c", protocols=[{"name": "other", "metadata": b""}])
     g.take_join("c")
     g.send_join("b", protocols=[{"name": "range", "metadata": b"news"}])
-    time.sleep(0.2)
+    g.wait_for_a_round()
     g.state()
     g.send_join("a")
     g.take_join("a")
@@ -239,7 +248,7 @@ def static_members(bootstrap: str) -> list[Any]:
     g.join("a", group_instance_id="ia")
     g.sync("a", {"a": b"A"}, group_instance_id="ia")
     g.send_join("b", group_instance_id="ib")
-    time.sleep(0.2)
+    g.wait_for_a_round()
     g.send_join("a", group_instance_id="ia")
     g.take_join("a")
     g.take_join("b")
@@ -381,6 +390,12 @@ def topics_and_records(bootstrap: str) -> list[Any]:
     return log
 
 
+def knows_the_topic(client: RawClient) -> bool:
+    """Return whether the broker takes commits for the topic: Kafka's controller knows it earlier."""
+    found = client.call(3, 4, topics=({"name": "t"},), allow_auto_topic_creation=False)
+    return [int(topic.error_code) for topic in found.topics] == [0]
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("script", [one_member, two_members, static_members, topics_and_records])
 def test_kafka_and_the_broker_answer_alike(kafka: KafkaServer, script: Script) -> None:
@@ -392,6 +407,7 @@ def test_kafka_and_the_broker_answer_alike(kafka: KafkaServer, script: Script) -
                 client.call(
                     19, 5, topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}]
                 )
+                wait_until(partial(knows_the_topic, client), "the broker to know its topic")
         theirs, ours = script(kafka.bootstrap), script(broker.bootstrap)
     assert len(ours) == len(theirs)
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
