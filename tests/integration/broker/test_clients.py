@@ -21,8 +21,6 @@ from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.aiokafka_members import die
 from tests.support.waiting import PATIENCE_S, until
 
-DEADLINE_S = 20.0
-
 
 def _create_topic(broker: EmbeddedBroker, name: str, partitions: int) -> None:
     broker.node.catalogue.create(name, partitions, {})
@@ -36,7 +34,7 @@ class Member:
             "group_id": group,
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
-            "session_timeout_ms": 3_000,
+            "session_timeout_ms": 60_000,
             "heartbeat_interval_ms": 100,
             **changes,
         }
@@ -80,10 +78,10 @@ async def test_an_aiokafka_group_follows_joins_leaves_and_deaths() -> None:
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
             for number in range(60):
                 await producer.send_and_wait("t", b"v", partition=number % 6)
-            members = [await Member(broker).start()]
+            members = [await Member(broker, session_timeout_ms=3_000).start()]
             await until(lambda: len(members[0].seen) == 60, "the first member reads all")
-            members.append(await Member(broker).start())
-            members.append(await Member(broker).start())
+            members.append(await Member(broker, session_timeout_ms=3_000).start())
+            members.append(await Member(broker, session_timeout_ms=3_000).start())
             await until(
                 lambda: sorted(len(m.owned) for m in members) == [2, 2, 2],
                 "three members, two each",
@@ -123,6 +121,8 @@ async def test_an_aiokafka_group_resumes_after_a_restart_of_the_broker(tmp_path:
             await producer.send_and_wait("t", b"after", partition=0)
         await until(lambda: (0, 5) in member.seen, "the same member reads on")
         assert len(member.seen) == len(set(member.seen)) == 11
+        coordinator = member.consumer._coordinator
+        await until(lambda: coordinator.coordinator_id is not None, "aiokafka leaves only then")
         await member.leave()
         again = await Member(broker).start()
         committed = await again.consumer.committed(TopicPartition("t", 1))
@@ -211,7 +211,7 @@ def confluent_group(
             {
                 "bootstrap.servers": broker.bootstrap,
                 "group.id": "cg",
-                "session.timeout.ms": 6_000,
+                "session.timeout.ms": 60_000,
                 "auto.offset.reset": "earliest",
                 "heartbeat.interval.ms": 200,
             }
@@ -226,7 +226,7 @@ def confluent_group(
     threads = [threading.Thread(target=run, args=(n,)) for n in range(members)]
     for thread in threads:
         thread.start()
-    end = time.monotonic() + DEADLINE_S
+    end = time.monotonic() + PATIENCE_S
     while len(set().union(*seen)) < wanted and time.monotonic() < end:
         time.sleep(0.05)
     stop.set()
@@ -369,25 +369,25 @@ def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
         threads = [threading.Thread(target=run, args=(n,)) for n in range(2)]
         for thread in threads:
             thread.start()
-        end = time.monotonic() + DEADLINE_S
+        end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
-            shared = [len(o) for o in owned] == [2, 2] or time.monotonic() > end - DEADLINE_S / 2
+            shared = [len(o) for o in owned] == [2, 2] or time.monotonic() > end - PATIENCE_S / 2
             if shared and len(seen[0] | seen[1]) == 200 and len(owned[0] | owned[1]) == 4:
                 break
             time.sleep(0.02)
         done.set()
         for thread in threads:
-            thread.join(DEADLINE_S)
+            thread.join(PATIENCE_S)
         assert len(seen[0] | seen[1]) == 200
         assert owned[0] | owned[1] == {0, 1, 2, 3}
-        producer.send("t", b"new", None, [("h", b"y")], 2, 1_700_000_000_009).get(10)
+        producer.send("t", b"new", None, [("h", b"y")], 2, 1_700_000_000_009).get(PATIENCE_S)
         producer.close()
         consumer = KafkaConsumer(
             "t",
             bootstrap_servers=broker.bootstrap,
             group_id="g",
             auto_offset_reset="earliest",
-            consumer_timeout_ms=10_000,
+            consumer_timeout_ms=round(PATIENCE_S * 1000),
         )
         message = next(consumer)
         assert (message.value, message.partition, message.offset) == (b"new", 2, 50)
@@ -399,7 +399,7 @@ def test_kafka_pythons_admin_client_sees_topics_and_groups() -> None:
     """A third client library checks the answers for administrators."""
     with EmbeddedBroker(settings={"num.partitions": 3}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-        producer.send("t", b"v").get(10)
+        producer.send("t", b"v").get(PATIENCE_S)
         producer.close()
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
         assert admin.list_topics() == ["t"]
