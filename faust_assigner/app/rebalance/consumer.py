@@ -280,10 +280,10 @@ class RepairedConsumer(Consumer):
         processed = {id(message) for message in active}
         lost = [message for message in unfinished if id(message) not in processed]
         self.kept_back.give_up(lost)
-        for tp in {message.tp for message in lost} if self.in_transaction else ():
-            self.boundaries.record_ended(
-                tp
-            )  # a commit may wait for these records, and agents for the commit
+        if self.in_transaction:
+            # A commit may wait for these records, and agents may wait for the commit.
+            for tp in {message.tp for message in lost}:
+                self.boundaries.record_ended(tp)
         return active
 
     def _forget(self, tps: set[TP]) -> None:
