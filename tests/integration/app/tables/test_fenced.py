@@ -91,21 +91,22 @@ class Ends(Windows, PassingOn):
         """Return the topic of each committed record."""
         return [sent.topic for done in self.transactions for sent in done.sent]
 
-    async def close_one(self) -> None:
-        """Run until a callback has sent and a little longer; then stop."""
+    async def close_one(self, *, crashes: bool) -> None:
+        """Run until a callback has sent, or the worker has crashed, and a little longer; then stop."""
         self.app._create_directories()
         async with running(self):
             await self.rebalance([0])
             await self.at(1000)
             await self.at(1030)
             assert await self.until(lambda: bool(self.closed))
-            await asyncio.sleep(0.8)
+            assert await self.until(lambda: bool(self.app._crash_reason) == crashes)
+            await asyncio.sleep(0.5)
 
 
 async def test_what_a_callback_sent_before_it_raised_is_not_committed(store: str) -> None:
     """The row is not deleted, so the window closes again; the output would be there twice."""
     worker = Ends(partitions=1, store=store, **QUICK)
-    await worker.close_one()
+    await worker.close_one(crashes=True)
     assert str(worker.app._crash_reason) == "of the app"
     assert worker.committed() == ["virtual-recent-changelog"] * 2, "the rows of two records"
 
@@ -117,5 +118,5 @@ async def test_what_a_callback_sent_before_it_was_cancelled_is_not_committed(
     """A worker that does not wait for its streams stops meanwhile."""
     worker = Ends(partitions=1, store=store, stream_wait_empty=False, **QUICK)
     monkeypatch.setattr(worker, "end", asyncio.Event().wait)
-    await worker.close_one()
+    await worker.close_one(crashes=False)
     assert worker.committed() == ["virtual-recent-changelog"] * 2, "the rows of two records"

@@ -184,7 +184,7 @@ async def test_a_window_is_closed_once_with_its_last_value_by_whoever_owns_it(
             ("new", 1000.0, 5),
         ]
         await worker.stays(*worker.closed)
-        assert worker.rows() == {("later", 1020.0): 1}
+        assert await worker.until(lambda: worker.rows() == {("later", 1020.0): 1})
 
 
 async def test_a_copy_that_becomes_the_owner_closes_what_it_has_followed(
@@ -251,7 +251,7 @@ async def test_a_row_that_changes_while_its_window_is_closed_is_closed_again(
         await worker.at(1006)
         held.set()
         await worker.is_closed(("a", 1000.0, 1), ("a", 1000.0, 2))
-        assert worker.rows() == {("a", 1020.0): 1}
+        assert await worker.until(lambda: worker.rows() == {("a", 1020.0): 1})
 
 
 async def test_a_row_that_changes_while_what_was_sent_is_awaited_is_closed_again(
@@ -299,7 +299,7 @@ async def test_a_partition_goes_only_after_the_window_that_is_being_closed(
         held.set()
         await going
         assert worker.closed == [("a", 1000.0, 1)]
-        assert worker.rows() == {("a", 1020.0): 1}
+        assert await worker.until(lambda: worker.rows() == {("a", 1020.0): 1})
 
 
 async def test_who_goes_on_as_a_copy_closes_nothing_more(store: str, unended: None) -> None:
@@ -322,7 +322,7 @@ async def test_who_goes_on_as_a_copy_closes_nothing_more(store: str, unended: No
         handler.set()
         await going
         await worker.stays()
-        assert worker.rows() == {("a", 1000.0): 1}
+        assert await worker.until(lambda: worker.rows() == {("a", 1000.0): 1})
 
 
 async def test_what_the_app_sends_is_acknowledged_before_the_row_is_deleted(
@@ -343,7 +343,7 @@ async def test_what_the_app_sends_is_acknowledged_before_the_row_is_deleted(
         await worker.at(1025)
         await worker.is_closed(("a", 1000.0, 1))
         assert flushes[0] == 2, "both rows were there"
-        assert len(worker.rows()) == 1
+        assert await worker.until(lambda: len(worker.rows()) == 1)
 
 
 def hurry(worker: Windows, speed: float) -> list[float]:
@@ -364,7 +364,7 @@ async def test_where_no_record_is_left_time_goes_on_from_the_newest(store: str) 
         await worker.stays()
         steps[0] += 2.0
         await worker.is_closed(("a", 1000.0, 1))
-        assert worker.rows() == {}
+        assert await worker.until(lambda: worker.rows() == {})
         if store == "rocksdb://":
             assert [key async for key in _keys(worker)] == []
 
