@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from typing import TYPE_CHECKING
 
 from faust.streams import _current_event
+from faust.types.tuples import Message
 from mode.utils.times import want_seconds
 
 from faust_assigner.app.consumer.batch_buffer import BatchBuffer, TakenRecord
@@ -27,7 +28,7 @@ from faust_assigner.app.consumer.streams import LastingStream
 if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.events import EventT
-    from faust.types.tuples import TP, Message
+    from faust.types.tuples import TP
     from mode.services import WaitArgT
     from mode.utils.times import Seconds
 
@@ -331,7 +332,8 @@ def in_progress(app: AppT, unfinished: Iterable[Message]) -> list[Message]:
     """Return the messages of ``unfinished`` that an agent processes or has begun.
 
     Several agents may read a topic. A rebalance drops the queued copy of a slow agent after the other
-    agents have ended theirs: no code ends this message, so no code may wait for it.
+    agents have ended theirs: no code ends this message, so no code may wait for it. The message of a window
+    that is being closed is no record of the consumer: the closing ends it.
     """
     held, known, by_hand = set[int](), set[str](), set[str]()
     for stream in list(_streams_of(app)):
@@ -342,7 +344,10 @@ def in_progress(app: AppT, unfinished: Iterable[Message]) -> list[Message]:
     return [
         message
         for message in unfinished
-        if id(message) in held or message.tp.topic in by_hand or message.tp.topic not in known
+        if id(message) in held
+        or type(message) is Message
+        or message.tp.topic in by_hand
+        or message.tp.topic not in known
     ]
 
 

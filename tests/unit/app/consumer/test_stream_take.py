@@ -10,6 +10,7 @@ import pytest
 from faust.streams import Stream as Host
 from faust.streams import _current_event
 from faust.types import TP
+from faust.types.tuples import Message
 
 from faust_assigner.app.consumer import stream_take as module
 from faust_assigner.app.consumer.delivery import Lanes
@@ -252,6 +253,14 @@ async def test_a_record_is_in_progress_while_a_stream_or_its_agent_has_it(made: 
     assert found() == [1, 2, 9]
     made.noack_take(1, 0.05)
     assert found() == [0, 1, 2, 3, 9]
+
+
+async def test_the_message_of_a_window_that_is_being_closed_is_in_progress(made: Stream) -> None:
+    """No stream has this message; the closing ends it."""
+    made.channel = SimpleNamespace(topics=["orders"])
+    made.__aiter__()
+    closing = Message("orders", 0, 3, 42.0, 0, None, None, None, None, tp=A)
+    assert module.in_progress(made.app, [Event(1).message, closing]) == [closing]
 
 
 async def test_a_size_of_zero_is_a_size_of_one(made: Stream) -> None:
