@@ -28,8 +28,9 @@ from mode import get_logger
 
 from faust_assigner.app import sensors
 from faust_assigner.app.consumer import delivery, produced_topics
+from faust_assigner.app.consumer.agents import LastingAgent
 from faust_assigner.app.consumer.fetching import FlowControl
-from faust_assigner.app.consumer.replies import AskedAgent, Replies, read_replies_once
+from faust_assigner.app.consumer.replies import Replies, read_replies_once
 from faust_assigner.app.consumer.stream_take import BatchingStream
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
@@ -92,7 +93,7 @@ def repair(app: App) -> None:
     is_exact = _setting_value(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
     app.conf.Stream = over(BatchingStream, _setting_value(app, "Stream"))
     app.conf.TableManager = over(RepairedTables, _setting_value(app, "TableManager"))
-    app.conf.Agent = over(AskedAgent, _setting_value(app, "Agent"))
+    app.conf.Agent = over(LastingAgent, _setting_value(app, "Agent"))
     leave.install(app)
     # Without a beacon: Faust adds the service to the app's tree when it starts.
     app._reply_consumer = over(Replies, ReplyConsumer)(app)

@@ -65,6 +65,18 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
         if not self.is_active():
             super().resume()
 
+    def clear(self) -> None:
+        """Drop the waiting records, but no errors.
+
+        An error in a queue says that the task that fills the queue has ended. Stock Faust drops the error at
+        an eager rebalance, so the agent would wait for its next record for ever.
+        """
+        for queue in self._queues:
+            queue._queue.clear()
+            for putter in queue._putters:
+                putter.cancel()
+            queue._putters.clear()
+
 
 def put_back(seek: Callable[[TP, int], None], records: Records) -> None:
     """Seek to the first offset of each batch, so that ``records`` are fetched again.

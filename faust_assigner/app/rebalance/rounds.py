@@ -86,9 +86,6 @@ class Rounds:
     def subscribe_new_topics(self) -> None:
         """Wake Faust's conductor, which ignores topics that are added during a rebalance."""
         topics = self.app.topics
-        changed = getattr(topics, "_subscription_changed", None)
-        if changed is None:
-            return
         wanted = {name for channel in list(topics) for name in channel.topics}
         if not wanted <= topics._topic_name_index.keys():
-            changed.set()
+            topics.discard(None)  # also wakes the conductor

@@ -101,6 +101,7 @@ class VirtualConsumer:
         self.positions: dict[TP, int] = {}
         self.assigned = asyncio.Event()
         self.listener: Any = None
+        self.topics = frozenset[str]()
         self.loop: Any = None
         self._max_poll_records = max_poll_records
         self._fetcher = VirtualFetcher(self)
@@ -134,7 +135,11 @@ class VirtualConsumer:
 
     def subscribe(self, topics: set[str], listener: Any) -> None:
         """Keep the listener."""
-        self.listener = listener
+        self.listener, self.topics = listener, frozenset(topics)
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics."""
+        return self.topics
 
     async def rebalance(self, partitions: Iterable[TP]) -> None:
         """Revoke everything, then assign ``partitions``: positions start at the committed offsets."""

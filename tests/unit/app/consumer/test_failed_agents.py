@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -233,3 +236,78 @@ async def test_an_agent_stops_at_once_after_an_error(
         while 2 not in shop.read:
             await asyncio.sleep(0.001)
     assert not limit.expired(), "Faust suppresses the cancellation by the limit"
+
+
+async def test_runs_of_an_agent_that_fail_together_begin_again(shop: Shop) -> None:
+    """In stock Faust the second restart within 10 ms ends the worker."""
+
+    async def numbers(stream: Any) -> None:
+        async for number in stream:
+            shop.read.append(number)
+            if number < 3:
+                await all_have_one.wait()
+                raise ConnectionError("the database is down")
+
+    all_have_one = asyncio.Event()
+    async with shop.running(numbers, concurrency=3) as agent:
+        for number in range(3):
+            await agent.channel.send(value=number)
+        while len(shop.read) < 3:
+            await asyncio.sleep(0.001)
+        all_have_one.set()
+        await shop.pass_on(agent, 3, 4)
+        assert not agent.supervisor.crashed
+        assert len({run.index for run in agent._runs}) == len(agent._runs) == 3
+    assert shop.read == [0, 1, 2, 3, 4]
+
+
+async def test_an_ended_run_is_freed_with_the_objects_of_its_failed_record(shop: Shop) -> None:
+    """Stock Faust keeps each failed run, with the frames of its error, until the worker ends."""
+
+    class Order:
+        """An object that the agent creates for each record."""
+
+    kept: list[weakref.ref[Order]] = []
+
+    async def numbers(stream: Any) -> None:
+        async for number in stream:
+            order = Order()
+            kept.append(weakref.ref(order))
+            shop.note(number)
+
+    shop.failing = {0, 1, 2}
+    logging.disable()  # pytest keeps the log records, with the errors
+    try:
+        async with shop.running(numbers) as agent:
+            for number in range(4):
+                await shop.pass_on(agent, number)
+            gc.collect()
+            assert [order() is None for order in kept] == [True, True, True, False]
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def test_an_eager_rebalance_keeps_the_error_of_a_source(shop: Shop) -> None:
+    """The agent processes a record meanwhile; without the error it would wait for ever."""
+    busy, released = asyncio.Event(), asyncio.Event()
+
+    async def numbers(stream: Any) -> None:
+        async for number in stream.through(shop.app.channel()):
+            if number == 0:
+                busy.set()
+                await released.wait()
+            shop.note(number)
+
+    async with shop.running(numbers) as agent:
+        await agent.channel.send(value=0)
+        await busy.wait()
+        source = next(iter(agent._actors)).stream
+        await source.channel.throw(ValueDecodeError("not a number"))
+        await asyncio.sleep(0.01)
+        shop.app.flow_control.suspend()
+        shop.app.flow_control.clear()
+        released.set()
+        shop.app.flow_control.resume()
+        await asyncio.sleep(0.01)
+        await shop.pass_on(agent, 2, 3)
+    assert shop.read == [0, 2, 3]

@@ -216,18 +216,19 @@ def test_streams_take_nothing_while_all_must_stand_still() -> None:
 def test_a_flow_that_runs_drops_nothing_when_it_is_asked_to_run() -> None:
     """Faust resumes up to four times per recovery; each resume would empty the queues."""
 
-    class Queue:
-        cleared = 0
+    cleared: list[str] = []
 
-        def clear(self) -> None:
-            self.cleared += 1
+    class Queue:
+        def __init__(self) -> None:
+            self._queue = SimpleNamespace(clear=lambda: cleared.append("records"))
+            self._putters = [SimpleNamespace(cancel=lambda: cleared.append("put"))]
 
     flow, queue = FlowControl(), Queue()
     flow.manage_queue(queue)  # type: ignore[arg-type]
     flow.suspend()
     for _ in range(3):
         flow.resume()
-    assert queue.cleared == 1
+    assert cleared == ["records", "put"]
 
 
 def test_nothing_wanted_is_not_everything() -> None:
