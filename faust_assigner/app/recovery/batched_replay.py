@@ -24,7 +24,7 @@ from faust_assigner.app.host.clients import replace_fetcher
 from faust_assigner.app.recovery.decoding import Decoding
 from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.recovery.unreadable import Reason, Unreadable
-from faust_assigner.snapshots.changelog import POLL_MS, STALL_S, Extent, consumer_of
+from faust_assigner.snapshots.changelog import STALL_S, Extent, consumer_of
 from faust_assigner.snapshots.kafka_requests import Connection, UnreachableError
 from faust_assigner.snapshots.sst import OFFSET_KEY
 
@@ -40,6 +40,9 @@ T = TypeVar("T")
 LOOK_S, GRACE_S = 0.2, 0.6
 #: Partitions read at a time, and bytes of each partition in one fetch response.
 TOGETHER, FETCH_BYTES = 2, 2 * 1024 * 1024
+#: Milliseconds of a turn without records, and of a fetch at the end of a log. A transaction's marker is no
+#: record, and the next partition's first fetch waits for the fetch in flight.
+TURN_MS = 20
 #: Seconds between two checks while no partition is ready to be read.
 WAIT_S = 0.05
 
@@ -100,7 +103,11 @@ async def replay(
     Cost: about 3 us of one core per record. Raises UnreachableError if no record arrives for a
     minute.
     """
-    connection = {"max_partition_fetch_bytes": FETCH_BYTES, **connection}
+    connection = {
+        "max_partition_fetch_bytes": FETCH_BYTES,
+        "fetch_max_wait_ms": TURN_MS,
+        **connection,
+    }
     async with consumer_of(connection, isolation_level=isolation_level) as consumer:
         await replace_fetcher(consumer, BareFetcher)
         tps = [TopicPartition(*tp) for tp in work.tps]
@@ -137,7 +144,7 @@ async def _take_turn(
     """Read and write the records of one turn, then pause; return whether a position moved."""
     before = {tp: await consumer.position(tp) for tp in ends}
     most = pace.begin()
-    fetched = await consumer.getmany(*ends, timeout_ms=POLL_MS, max_records=most)
+    fetched = await consumer.getmany(*ends, timeout_ms=TURN_MS, max_records=most)
     moved = False
     for tp, end in tuple(ends.items()):
         position = min(await consumer.position(tp), end)

@@ -230,7 +230,7 @@ async def test_a_turn_asks_for_its_records_and_pauses_for_all_of_them(
     turn.ends = {LOG: 10, OTHER: 11}
     pace: Any = SimpleNamespace(begin=lambda: 70, end=lambda records: paces.append(records) or 0.25)
     assert await batched_replay._take_turn(turn.consumer, turn, turn.ends, pace)  # type: ignore[arg-type]
-    assert turn.consumer.asked == ((LOG, OTHER), batched_replay.POLL_MS, 70)
+    assert turn.consumer.asked == ((LOG, OTHER), batched_replay.TURN_MS, 70)
     assert (paces, slept) == ([5], [0.25])
     assert turn.acts == [("write", LOG, [0, 1], 10), ("finish", LOG), ("write", OTHER, [4, 5], 6)]
 
@@ -290,7 +290,11 @@ async def replayed(
 
     def consumer_of(connection: Any, *, isolation_level: str) -> Assigned:
         assert isolation_level == "read_committed"
-        assert connection == {"max_partition_fetch_bytes": 2 * 2**20, "client_id": "shop"}
+        assert connection == {
+            "max_partition_fetch_bytes": 2 * 2**20,
+            "fetch_max_wait_ms": 20,
+            "client_id": "shop",
+        }
         return Assigned(acts)
 
     monkeypatch.setattr(batched_replay, "consumer_of", consumer_of)
@@ -544,10 +548,10 @@ def test_keys_and_values_are_asked_about_together(decode: bool) -> None:
     assert ([offset for offset, *_ in refused], len(asked)) == ([0], 1)
 
 
-async def test_the_app_s_own_size_of_a_fetch_goes_before_ours(
+async def test_the_app_s_own_size_and_wait_of_a_fetch_go_before_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Our size is for apps without a setting."""
+    """Ours are for apps without a setting."""
     work, asked = Waiting(monkeypatch), list[Any]()
 
     def consumer_of(connection: Any, isolation_level: str) -> Assigned:
@@ -556,7 +560,8 @@ async def test_the_app_s_own_size_of_a_fetch_goes_before_ours(
 
     monkeypatch.setattr(batched_replay, "consumer_of", consumer_of)
     work.stops = True
-    for connection in ({}, {"max_partition_fetch_bytes": 7}):
+    own = {"max_partition_fetch_bytes": 7, "fetch_max_wait_ms": 8}
+    for connection in ({}, own):
         await batched_replay.replay(
             connection,
             work,  # type: ignore[arg-type]
@@ -565,6 +570,9 @@ async def test_the_app_s_own_size_of_a_fetch_goes_before_ours(
             pace=work.pace,
         )
     assert asked == [
-        {"max_partition_fetch_bytes": batched_replay.FETCH_BYTES},
-        {"max_partition_fetch_bytes": 7},
+        {
+            "max_partition_fetch_bytes": batched_replay.FETCH_BYTES,
+            "fetch_max_wait_ms": batched_replay.TURN_MS,
+        },
+        own,
     ]
