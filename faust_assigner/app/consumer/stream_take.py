@@ -76,7 +76,11 @@ class BatchingStream(LastingStream):
         return value
 
     def __aiter__(self) -> AsyncIterator[object]:
-        if self._buffer is not None and asyncio.current_task() is not self._reader:
+        if (
+            self._buffer is not None
+            and self._kept is not None  # without an agent, the reader in the background is Faust's
+            and asyncio.current_task() is not self._reader
+        ):
             # The background reader would take a part of the records, and both would wait for ever.
             raise RuntimeError(
                 "This agent has called take() on this stream: read all its records with take(), "

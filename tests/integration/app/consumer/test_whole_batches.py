@@ -142,6 +142,33 @@ async def test_a_table_changes_with_its_batch() -> None:
         assert worker.sent_to(worker.changelog().topic) == worker.covered() == [list(range(10))]
 
 
+class TakingInATask(PassingOn):
+    """A task of the app takes batches, too, from a stream that belongs to no agent."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(repaired=True, **settings)
+        self.taken: list[int] = []
+        self.stream = self.orders.stream()
+        self.app.task(self.take)
+
+    async def take(self) -> None:
+        """The task."""
+        async for numbers in self.stream.take(3, within=0.05):
+            self.taken += numbers
+
+
+async def test_a_task_without_an_agent_takes_batches() -> None:
+    """Such a stream is read in the background by Faust's own task."""
+    worker = TakingInATask()
+    async with running(worker):
+        await worker.rebalance([0])
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.taken) == 5)
+        assert await worker.until(lambda: len(worker.offsets) == 5)
+        await worker.commit()
+        assert worker.logs.committed[worker.source()] == 5
+
+
 class FourAtATime(PassingOn):
     """Four records of a partition at a time, each of which is processed further after its send."""
 
