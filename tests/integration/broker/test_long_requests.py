@@ -16,6 +16,7 @@ from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
 from faust_assigner.testing.kafka import KafkaServer
 from tests.support.clients.raw_client import RawClient, batch, request_frame
+from tests.support.waiting import wait_until
 
 METADATA, LIST_OFFSETS, FETCH, HEARTBEAT, DESCRIBE_GROUPS, OFFSET_FETCH = 3, 2, 1, 12, 15, 9
 DESCRIBE_CONFIGS, OFFSET_COMMIT, FIND_COORDINATOR = 32, 8, 10
@@ -209,7 +210,7 @@ def test_a_short_request_is_answered_while_a_long_one_is_worked_on(
     broker: EmbeddedBroker, attack: str
 ) -> None:
     """Several heartbeats of another client are answered before the long answer arrives."""
-    with RawClient(broker.bootstrap, 60) as slow, RawClient(broker.bootstrap) as member:
+    with RawClient(broker.bootstrap, 200) as slow, RawClient(broker.bootstrap) as member:
         beat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
         member.call(HEARTBEAT, 4, **beat)
         LONG[attack](slow)
@@ -234,7 +235,7 @@ def test_many_unknown_tagged_fields_cost_one_pass(broker: EmbeddedBroker) -> Non
         name, rest = entry[:6], entry[6:]
         pieces.append(plain + name + tagged + rest[1:])
     data = b"".join(pieces)
-    with RawClient(broker.bootstrap, 60) as client:
+    with RawClient(broker.bootstrap, 200) as client:
         client.socket.sendall(struct.pack(">i", len(data) - 4) + data[4:])
         answer = client.receive(METADATA, 12)
         assert len(answer.topics) == 40_000
@@ -250,6 +251,7 @@ def test_half_sent_frames_share_a_budget() -> None:
             sender.socket.sendall(b"x" * (3 * 2**20))
         with RawClient(broker.bootstrap) as client:
             assert client.call(METADATA, 12, topics=None).cluster_id
+        wait_until(lambda: broker.call(lambda node: node.counters["frames_over_budget"]) == 6)
         gone = [is_gone(sender.socket) for sender in senders]
         assert gone == [True] * 6 + [False] * 2
         assert broker.call(lambda node: node.counters["frames_over_budget"]) == 6

@@ -50,7 +50,7 @@ def told(bootstrap: str) -> dict[str, Any]:
     topic, seen = f"topic-{uuid.uuid4().hex[:8]}", dict[str, Any]()
     with RawClient(bootstrap, 30) as client:
         client.call(19, 5, topics=[{"name": topic, "num_partitions": 2, "replication_factor": 1}])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while client.produce(topic, 0, batch()).error_code and time.monotonic() < deadline:
             time.sleep(0.05)
         versions = {one.api_key: one for one in client.call(18, 0).api_keys}
@@ -193,7 +193,7 @@ def small_rules(bootstrap: str) -> dict[str, int]:
             configs = [{"name": "cleanup.policy", "value": policy}]
             new = {"name": name, "num_partitions": 1, "replication_factor": 1, "configs": configs}
             client.call(19, 5, topics=[new])
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while client.produce(name, 0, batch(keyed_record(b"k", b"v"))).error_code:
                 assert time.monotonic() < deadline, f"no topic {name}"
                 time.sleep(0.05)

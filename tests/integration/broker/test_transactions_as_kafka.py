@@ -31,7 +31,7 @@ Story = Callable[[RawClient, str, str], dict[str, Any]]
 
 def await_end(client: RawClient, topic: str, end: int, partition: int = 0) -> None:
     """Wait until the partition ends at ``end``: Kafka answers before it writes the markers."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while listed(client, topic, LATEST, committed=False, partition=partition) != (0, end):
         assert time.monotonic() < deadline, f"{topic}-{partition} does not end at {end}"
         time.sleep(0.02)

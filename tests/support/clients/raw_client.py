@@ -15,6 +15,7 @@ from kio.serial import entity_reader, entity_writer
 
 from faust_assigner.broker.answers import _response_builder
 from faust_assigner.broker.storage.records import HEADER
+from tests.support.waiting import PATIENCE_S
 
 request_schema = functools.cache(load_request_schema)
 response_schema = functools.cache(load_response_schema)
@@ -97,7 +98,7 @@ def batch(
 class RawClient:
     """A client: ``with RawClient(bootstrap) as client: client.call(3, 12, topics=None)``."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         host, port = bootstrap.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout_s)
         self._correlation = 0

@@ -140,7 +140,7 @@ def logs_in(given: dict[str, Any]) -> bool:
     """Return whether a client gets metadata."""
     failures: list[Any] = []
     client = Producer({**given, "error_cb": failures.append})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not failures and time.monotonic() < deadline:
         client.poll(0.05)
         try:
@@ -193,7 +193,7 @@ def test_a_new_certificate_is_used_without_a_restart(
     time.sleep(2.5)
     assert served() == first
     keystore(tmp_path)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while served() == first:
         assert time.monotonic() < deadline, "the old certificate is still served"
         time.sleep(0.1)

@@ -55,7 +55,7 @@ def told(bootstrap: str) -> dict[str, Any]:
         alter("made twice", [], [upsert("a"), upsert("a", SHA_512, 8_192)])
         alter("made", [], [upsert("a"), upsert("b")])
         alter("made more", [], [upsert("a", SHA_512, 8_192)])
-        deadline = time.monotonic() + 20  # Kafka's metadata is applied a moment later
+        deadline = time.monotonic() + 60  # Kafka's metadata is applied a moment later
         while len(described("a")[0][2]) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         seen["described"] = described("a", "b", "nobody")
@@ -68,7 +68,7 @@ def told(bootstrap: str) -> dict[str, Any]:
         alter("twice", [remove("a")], [upsert("a")])
         alter("mixed", [], [upsert("c"), upsert("a", iterations=1)])
         alter("removed", [remove("a"), remove("b")], [])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(described("a")[0][2]) > 1 and time.monotonic() < deadline:
             time.sleep(0.05)
         seen["described at the end"] = described("a", "b", "c")
