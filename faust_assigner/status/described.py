@@ -159,13 +159,17 @@ def _decode_member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedM
         said = ConsumerProtocolMemberMetadata.decode(metadata)
         topics = frozenset(topic for topic in said.subscription if topic is not None)
         found["topics"] = topics
-        found["said"] = join.decode_join(said.user_data, topics, memo=memo)
+        if said.user_data:
+            found["said"] = join.decode_join(said.user_data, topics, memo=memo)
+        else:
+            found["problem"] = "it is not a Faust worker: it joined without user data"
     except Exception as error:  # refused by our decoder, or not a consumer's metadata
         found["problem"] = printable(f"its metadata is unreadable: {error}")
     try:
         if assignment:
             given = ConsumerProtocolMemberAssignment.decode(assignment)
-            found["given"] = _check_bounds(decode_answer(given.user_data))
+            if given.user_data:
+                found["given"] = _check_bounds(decode_answer(given.user_data))
     except Exception as error:
         found["problem"] = printable(f"its assignment is unreadable: {error}")
     return DescribedMember(**found)

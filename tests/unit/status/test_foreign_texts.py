@@ -6,10 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 
 from faust_assigner.status import described
 from faust_assigner.status.build import changelogs_of
-from faust_assigner.status.described import decode_group
+from faust_assigner.status.described import STRANGER, decode_group
 from faust_assigner.status.evidence import Evidence
 from faust_assigner.status.members import host_of, views_of
 from tests.unit.status.test_looks import group, member
@@ -76,3 +80,25 @@ def test_the_reason_of_unreadable_bytes_is_printable(
         3 + 5 + 6 + 150,
     )
     assert (found.protocol, found.protocol_type, found.coordinator) == ("range", "consumer", "k:9")
+
+
+def test_a_plain_consumer_is_reported_as_such() -> None:
+    """Earlier its assignment was reported as cut off zlib data."""
+    one = SimpleNamespace(
+        member_id="m1",
+        client_id="c",
+        client_host="/10.0.0.3",
+        group_instance_id=None,
+        member_metadata=ConsumerProtocolMemberMetadata(0, ["orders"], b"").encode(),
+        member_assignment=ConsumerProtocolMemberAssignment(0, [("orders", [0])], b"").encode(),
+    )
+    described = SimpleNamespace(
+        group_id="g",
+        group_state="Stable",
+        protocol_type="consumer",
+        protocol_data="range",
+        members=[one],
+    )
+    [shown] = decode_group(described).members
+    assert (shown.kind, shown.topics, shown.given) == (STRANGER, {"orders"}, None)
+    assert shown.problem == "it is not a Faust worker: it joined without user data"
