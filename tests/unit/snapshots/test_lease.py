@@ -81,8 +81,9 @@ def test_a_renewal_under_way_leaves_no_lease_behind(tmp_path: Path) -> None:
             super().write(path, data)
 
     storage = Slow(tmp_path)
-    with Lease(storage, "t", lambda: NOW_MS, renew_s=0.5) as lease:
+    with Lease(storage, "t", lambda: NOW_MS, renew_s=0.01) as lease:
         assert writing.wait(PATIENCE_S)
+        lease._renew_s = PATIENCE_S  # also the longest wait for the renewal under way
         threading.Timer(0.1, may_end.set).start()
     lease._thread.join(PATIENCE_S)
     assert lease_paths(storage, "t") == []
