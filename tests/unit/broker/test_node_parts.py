@@ -19,6 +19,7 @@ from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.entries import KINDS
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.coordinator.classic import GroupLimits
+from tests.support.waiting import until
 from tests.unit.broker.test_topics import catalogue
 
 
@@ -267,8 +268,12 @@ async def test_a_node_works_in_threads_from_its_start_to_its_close(tmp_path: Pat
     found.close()
     await asyncio.wait({update, *chores})
     assert all(task.cancelled() for task in (update, *chores))
-    named = {thread.name for thread in threading.enumerate()} - threads
-    assert not [name for name in named if name.startswith("broker-")]
+
+    def ours() -> list[str]:
+        named = {thread.name for thread in threading.enumerate()} - threads
+        return [name for name in named if name.startswith("broker-")]
+
+    await until(lambda: not ours())  # close() does not wait for the thread of targets
     found.space.freed()
     assert found.space.reclaiming is None
     for pool in (found.aside, found.crunch):

@@ -134,9 +134,7 @@ def test_a_parked_fetch_learns_that_its_topic_is_deleted(
             lambda node: node.catalogue.delete(node.catalogue.get("t"))  # type: ignore[arg-type]
         ),
     ).start()
-    began = time.monotonic()
-    assert fetch(client, 0, wait_ms=10_000).error_code == 3
-    assert time.monotonic() - began < 5
+    assert fetch(client, 0, wait_ms=600_000).error_code == 3
 
 
 def test_a_fetch_session_has_an_id_and_an_unknown_id_is_not_found(client: RawClient) -> None:

@@ -24,6 +24,7 @@ from yarl import URL
 
 from faust_assigner import Member, plan
 from faust_assigner.app.rebalance.observers import DecisionInputs
+from faust_assigner.app.weights import follower as follower_module
 from faust_assigner.app.weights import provider as provider_module
 from faust_assigner.app.weights.provider import (
     Mode,
@@ -537,13 +538,13 @@ def test_the_thread_that_follows_weights_keeps_no_process_alive(
 
 def test_a_source_that_is_cancelled_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the thread would wait for the next poll or for CLOSE_S."""
-    monkeypatch.setattr(provider_module, "CLOSE_S", 30.0)
+    monkeypatch.setattr(follower_module, "CLOSE_S", 10 * PATIENCE_S)
     source = Unhurried()
-    provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=30.0))  # type: ignore[arg-type]
+    provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=10 * PATIENCE_S))  # type: ignore[arg-type]
     provider.start()
     assert source.begun.wait(PATIENCE_S)
     assert provider._follower is not None
-    assert provider._follower.close(15.0)
+    assert provider._follower.close(PATIENCE_S)
 
 
 def test_a_thread_that_has_ended_is_started_again_at_the_next_decision(
@@ -556,7 +557,7 @@ def test_a_thread_that_has_ended_is_started_again_at_the_next_decision(
     assert first is not None
     provider.start()
     assert provider._follower is first
-    assert first.close(20.0)
+    assert first.close(PATIENCE_S)
     assert provider() is None
     second = provider._follower
     assert second is not None
