@@ -351,7 +351,9 @@ async def test_the_connection_of_a_silent_peer_is_closed(
     port = await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     no_settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + no_settings)
+    # Without this acknowledgement gRPC closes every connection after a minute.
+    acknowledged = b"\x00\x00\x00\x04\x01\x00\x00\x00\x00"
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + no_settings + acknowledged)
     async with asyncio.timeout(60.0):
         await reader.read()  # until the server closes the connection
     writer.close()
