@@ -24,8 +24,8 @@ from typing import Any
 
 import pytest
 
-#: Seconds for closing sockets and ending threads.
-GRACE_S = 5.0
+#: Seconds for closing sockets and ending threads; only a test with a leak waits for all of them.
+GRACE_S = 30.0
 #: (seconds after a test's end, oldest generation to collect), so that garbage does not count as a
 #: leak.
 COLLECTIONS = ((0.0, 1), (0.25, 2))

@@ -112,12 +112,12 @@ async def test_the_close_waits_for_no_assignor(monkeypatch: pytest.MonkeyPatch) 
     computer.start(asyncio.get_running_loop())
     for name in ("slow", "next"):
         computer.compute(GroupSpec(name, {}, {}), lambda *outcome: outcomes.append(outcome))
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, PATIENCE_S)
     [thread] = [one for one in threading.enumerate() if one.name == "broker-assign"]
     computer.close()
     assert (thread.is_alive(), thread.daemon) == (True, True)
     go_on.set()
-    await asyncio.to_thread(thread.join, 10)
+    await asyncio.to_thread(thread.join, PATIENCE_S)
     for _ in range(9):
         await asyncio.sleep(0)
     assert (computed, outcomes) == (["slow"], [])

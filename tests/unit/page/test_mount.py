@@ -39,7 +39,7 @@ async def test_the_thread_ends_when_it_is_stopped(pause_s: float) -> None:
     page = PageThread(app_of())
     page.start(asyncio.get_running_loop())
     await asyncio.sleep(pause_s)
-    assert await asyncio.to_thread(page.stop, 20)
+    assert await asyncio.to_thread(page.stop, PATIENCE_S)
     assert "assignor-page" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -52,7 +52,7 @@ async def test_a_thread_that_was_stopped_serves_again_after_a_second_start() -> 
         assert running is not None
         await asyncio.to_thread(running.join, 0.5)
         assert running.is_alive()
-        assert await asyncio.to_thread(page.stop, 20)
+        assert await asyncio.to_thread(page.stop, PATIENCE_S)
 
 
 async def test_the_thread_ends_while_brokers_are_asked_in_vain() -> None:
@@ -61,7 +61,7 @@ async def test_the_thread_ends_while_brokers_are_asked_in_vain() -> None:
     page.watch.touch()
     page.start(asyncio.get_running_loop())
     await asyncio.sleep(0.3)
-    assert await asyncio.to_thread(page.stop, 20)
+    assert await asyncio.to_thread(page.stop, PATIENCE_S)
 
 
 def test_the_page_looks_at_the_apps_own_group_with_its_connection() -> None:
@@ -194,7 +194,7 @@ async def test_the_sign_of_life_is_as_young_as_the_start_of_the_thread() -> None
     page.turned_at = -1_000.0
     page.start(asyncio.get_running_loop())
     assert page.turned_at > -1_000.0
-    assert await asyncio.to_thread(page.stop, 20)
+    assert await asyncio.to_thread(page.stop, PATIENCE_S)
 
 
 def test_a_page_that_was_never_started_has_ended() -> None:
@@ -202,8 +202,11 @@ def test_a_page_that_was_never_started_has_ended() -> None:
     assert PageThread(app_of()).stop(0.0)
 
 
-async def test_a_worker_without_a_web_server_starts_the_thread_at_the_first_request_only() -> None:
+async def test_a_worker_without_a_web_server_starts_the_thread_at_the_first_request_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The thread's imports take half of a worker's start; an ASGI application may still ask."""
+    monkeypatch.setattr(mount, "STOP_S", PATIENCE_S)
     service = mount.PageService(app_of(web_enabled=False))
     await service.start()
     assert "page" not in vars(service)

@@ -106,8 +106,8 @@ async def test_a_second_stop_finds_the_ended_loop() -> None:
     page = PageThread(app_of())
     page.start(asyncio.get_running_loop())
     await asyncio.sleep(0.05)
-    assert await asyncio.to_thread(page.stop, 20)
-    assert await asyncio.to_thread(page.stop, 20)
+    assert await asyncio.to_thread(page.stop, PATIENCE_S)
+    assert await asyncio.to_thread(page.stop, PATIENCE_S)
 
 
 async def test_a_bug_of_the_page_is_logged_and_the_worker_goes_on(
@@ -123,7 +123,7 @@ async def test_a_bug_of_the_page_is_logged_and_the_worker_goes_on(
     monkeypatch.setattr(thread, "application", application)
     page = PageThread(app_of())
     page.start(asyncio.get_running_loop())
-    assert await asyncio.to_thread(page.stop, 20)
+    assert await asyncio.to_thread(page.stop, PATIENCE_S)
     assert asked == [((page.watch,), {"prefix": "/assignor", "closes": True})]
     assert "The page of this worker has failed" in caplog.text
 

@@ -15,6 +15,7 @@ import pytest
 from faust_assigner.app.ledger import files as ledger_files
 from faust_assigner.app.ledger import writer
 from faust_assigner.app.ledger.files import LedgerFiles
+from tests.support.waiting import PATIENCE_S
 from tests.unit.app.ledger.test_files import sample
 
 
@@ -180,12 +181,12 @@ def test_a_ledger_that_wrote_nothing_closes_at_once(tmp_path: Path, caplog: Any)
     files.close()
     assert (files.released, caplog.text) == (0, "")
     files.put(lambda: [sample(1)])
-    files.close(10)
+    files.close(PATIENCE_S)
     assert (files.released, len(files.turns), caplog.text) == (1, 1, "")
     for name in ("dropped", "skipped", "failed"):
         files.counts = writer.Counts(written=1, **{name: 2})
         caplog.clear()
-        files.close(10)
+        files.close(PATIENCE_S)
         assert f"The ledger in {tmp_path} is incomplete" in caplog.text
         assert f"{name}=2" in caplog.text
 
@@ -248,5 +249,5 @@ def test_two_callers_at_once_start_one_thread(tmp_path: Path) -> None:
     assert made._thread is not first
     assert made._thread.is_alive()
     assert (made._thread.name, made._thread.daemon) == ("ledger", True)
-    made.close(5.0)
+    made.close(PATIENCE_S)
     assert not made._thread.is_alive()

@@ -221,7 +221,7 @@ def test_closing_writes_what_waits(tmp_path: Path) -> None:
     """A later row starts a thread again."""
     files = LedgerFiles(tmp_path, "w")
     files.put(lambda: [sample(number) for number in range(1000)])
-    files.close(timeout_s=10)
+    files.close(timeout_s=PATIENCE_S)
     assert numbers(files.path) == list(range(1000))
     files.put(lambda: [sample(1000)])
     files.drain()

@@ -484,7 +484,7 @@ def test_the_page_has_the_newest_lines_also_those_that_no_broker_took(
         recovery = {**row, "started": 1.0, "ended": 1.5}
         recovery.pop("table")
         writer.put(lambda recovery=recovery: [("recovery", recovery), sample(1)])
-    writer.close(5.0)
+    writer.close(PATIENCE_S)
     found: list[bytes] = []
     cursor, asked = "", 0
     while asked == 0 or cursor:

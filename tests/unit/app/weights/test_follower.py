@@ -14,7 +14,7 @@ from faust_assigner.app.weights import follower as module
 from faust_assigner.app.weights.follower import Follower, WeightsUnreachable
 from faust_assigner.app.weights.provider import WeightSettings, WeightsProvider
 from faust_assigner.app.weights.sources import Found, NoWeights
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 class Taker:
@@ -50,7 +50,7 @@ class Source:
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a thread that waits for its resources until the limit fail its test."""
-    monkeypatch.setattr(module, "CLOSE_S", 60.0)
+    monkeypatch.setattr(module, "CLOSE_S", 10 * PATIENCE_S)
 
 
 def follow(taker: Taker, source: Any, poll_s: float = 0.001) -> Follower:
@@ -72,7 +72,7 @@ def test_all_results_are_delivered_in_order_and_an_error_as_a_reason() -> None:
     follower = follow(taker, source, 0.002)
     wait_until(lambda: len(taker.taken) > 7)
     assert follower.runs
-    assert follower.close(10.0)
+    assert follower.close(PATIENCE_S)
     assert not follower.runs
     assert taker.taken[:7] == [
         (bytes, "b'one'"),
@@ -106,9 +106,9 @@ class Slow:
         """Yield once, then wait twice."""
         yield b"one"
         try:
-            await asyncio.sleep(60.0)
+            await asyncio.sleep(10 * PATIENCE_S)
         except asyncio.CancelledError:
-            await asyncio.sleep(60.0)
+            await asyncio.sleep(10 * PATIENCE_S)
 
 
 def test_a_source_that_does_not_end_in_time_is_cancelled_again(
@@ -119,7 +119,7 @@ def test_a_source_that_does_not_end_in_time_is_cancelled_again(
     taker = Taker()
     follower = follow(taker, Slow())
     wait_until(lambda: bool(taker.taken))
-    assert follower.close(10.0)
+    assert follower.close(PATIENCE_S)
 
 
 def test_nothing_is_delivered_after_the_close() -> None:
@@ -127,12 +127,12 @@ def test_nothing_is_delivered_after_the_close() -> None:
     taker = Taker()
     follower = follow(taker, Source((None,)))
     wait_until(lambda: bool(taker.taken))
-    assert follower.close(10.0)
+    assert follower.close(PATIENCE_S)
     count = len(taker.taken)
     assert follower._hand_over(b"late")
     assert len(taker.taken) == count
     assert follower.close()
-    assert follower.close(10.0)
+    assert follower.close(PATIENCE_S)
 
 
 def test_the_thread_may_close_itself() -> None:
@@ -141,7 +141,7 @@ def test_the_thread_may_close_itself() -> None:
 
     class Closing(Taker):
         def take(self, found: Found) -> None:
-            said.append(follower.close(10.0))
+            said.append(follower.close(PATIENCE_S))
 
     taker = Closing()
     follower = Follower(weakref.ref(taker), Source((None,)), 0.001)
@@ -155,7 +155,7 @@ class Silent:
 
     async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
         """Wait."""
-        await asyncio.sleep(60.0)
+        await asyncio.sleep(10 * PATIENCE_S)
         yield None
 
 
