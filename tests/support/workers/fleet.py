@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from examples.orders.fleet import ROOT
 from faust_assigner.testing.processes import Journaled, Processes
-from faust_assigner.testing.waiting import wait_until
+from faust_assigner.testing.waiting import PATIENCE_S, wait_until
 from tests.support.workers.measure import State
 
 APP = "tests.support.workers.app"
@@ -141,7 +141,11 @@ class Fleet(Processes[Worker]):
         hold = draft.rename(draft.with_name("hold"))
         wait_until(lambda: not hold.exists(), f"an order of partition {partition} on {name}")
 
-    def end_all(self, number: int, timeout_s: float = 30.0) -> None:
+    def terminate(self, *names: str, timeout_s: float = PATIENCE_S) -> None:
+        """Send SIGTERM to the workers; a worker on a busy machine may take long to hand over."""
+        super().terminate(*names, timeout_s=timeout_s)
+
+    def end_all(self, number: int, timeout_s: float = PATIENCE_S) -> None:
         """Send all workers the same signal; SIGKILL workers that do not end in time."""
         living = self.living()
         for worker in living:
@@ -240,7 +244,7 @@ class Fleet(Processes[Worker]):
             if now > done:
                 done, progress = now, time.monotonic()
 
-    def totals(self, timeout_s: float = 20.0) -> dict[str, dict[str, int]]:
+    def totals(self, timeout_s: float = PATIENCE_S) -> dict[str, dict[str, int]]:
         """Return the union of the workers' active parts of the table."""
         rows: dict[str, dict[str, int]] = {}
         for answer in self.answers("totals", timeout_s):

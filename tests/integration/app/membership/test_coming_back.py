@@ -48,9 +48,7 @@ async def test_what_comes_back_while_a_batch_is_held_up_is_read_from_its_commit(
         assert await worker.until(lambda: worker.at_rest)
         worker.may_go.set()
         assert await worker.until(lambda: worker.of(0) == list(range(20)))
-        assert await worker.until(lambda: worker.of(1) == list(range(20)), timeout_s=5), worker.of(
-            1
-        )
+        assert await worker.until(lambda: worker.of(1) == list(range(20))), worker.of(1)
 
 
 async def test_a_client_without_a_group_gets_the_answers_to_what_it_asked() -> None:
@@ -102,6 +100,4 @@ async def test_after_a_table_failed_at_its_first_records_they_are_read_again(
         worker.send_orders(10)
         assert await worker.until(lambda: worker.has_failed)
         worker.send_orders(10)
-        assert await worker.until(lambda: worker.offsets == list(range(20)), timeout_s=5), (
-            worker.offsets
-        )
+        assert await worker.until(lambda: worker.offsets == list(range(20))), worker.offsets

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from faust_assigner.testing.broker import broker_process
+from tests.support.waiting import PATIENCE_S
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.interleaved import interleaved, read
 from tests.support.workers.load import Load, judge
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 
 @contextlib.contextmanager
@@ -28,7 +29,7 @@ def two_workers(folder: Path, **more: Any) -> Iterator[tuple[Fleet, Load]]:
             broker.bootstrap,
             4,
             folder,
-            settings={"faust_assigner_cooperative": True},
+            settings={"faust_assigner_cooperative": True, "faust_assigner_leave_s": PATIENCE_S},
             **more,
         )
         load = Load(broker.bootstrap, app_id, 4, orders_per_s=10.0)
@@ -91,12 +92,13 @@ def test_a_static_member_that_is_restarted_moves_nothing(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_static_member_that_retires_hands_over_before_it_leaves(tmp_path: Path) -> None:
     """The operator's ``retire`` file makes it leave as a dynamic member does, at once."""
-    with two_workers(tmp_path, static=True) as (fleet, load):
+    with two_workers(tmp_path, static=True, session_s=80.0) as (fleet, load):
         generation = fleet.generation()
         (retire,) = (fleet.workers["w2"].folder / "data").glob("v1")
         (retire / "retire").touch()
         fleet.terminate("w2")
-        fleet.settle(workers=1, after=generation, quiet_s=0.3, timeout_s=8.0)  # below the session
+        # below the session
+        fleet.settle(workers=1, after=generation, quiet_s=0.3, timeout_s=PATIENCE_S)
         load.stop()
         fleet.drain(sum(load.sent))
         log = (fleet.workers["w2"].folder / "log").read_text()

@@ -81,7 +81,7 @@ async def test_a_copy_that_could_not_be_written_is_read_again(owned: list[int]) 
         assert await worker.until(lambda: worker.app.tables.recovery.failures.last_at > 0)
         assert await worker.until(lambda: worker.at_rest)
         worker.send_prices(5, partition=1)
-        assert await worker.until(lambda: worker.in_file(1) == 10, timeout_s=10), worker.in_file(1)
+        assert await worker.until(lambda: worker.in_file(1) == 10), worker.in_file(1)
 
 
 async def test_a_copy_that_could_not_be_written_becomes_an_owner_with_all_rows() -> None:
@@ -107,4 +107,4 @@ async def test_a_copy_that_went_and_came_back_takes_rows_again() -> None:
         assert await worker.until(lambda: worker.at_rest)
         await worker.give([0], standbys=[1])
         worker.send_prices(5, partition=1)
-        assert await worker.until(lambda: worker.in_file(1) == 10, timeout_s=10), worker.in_file(1)
+        assert await worker.until(lambda: worker.in_file(1) == 10), worker.in_file(1)

@@ -27,7 +27,7 @@ async def test_kept_partitions_flow_while_a_cold_one_is_restored() -> None:
             lambda: len(worker.of(0)) == 20 and worker.of(2) == [0, 1, 2, 3, 4]
         )
         assert worker.of(1) == [], "its table is not restored yet"
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4])
         assert worker.counts["old-59"] == 7
 
 
@@ -43,7 +43,7 @@ async def test_at_a_first_start_a_stream_waits_for_its_own_table_only() -> None:
         assert await worker.until(lambda: worker.of(0) == [0, 1, 2, 3, 4])
         assert worker.of(1) == []
         assert not worker.recovered, "whoever waits for all tables still waits"
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4])
         assert await worker.until(lambda: worker.recovered)
 
 
@@ -59,7 +59,7 @@ async def test_at_a_first_start_a_changelog_without_a_leader_stops_its_own_numbe
         assert await worker.until(lambda: worker.of(0) == [0, 1, 2, 3, 4])
         assert worker.of(1) == []
         worker.consumer.leaderless.clear()
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4])
         assert worker.counts["old-7"] == 7
 
 
@@ -74,7 +74,7 @@ async def test_a_round_within_a_recovery_begins_only_what_is_not_done() -> None:
         worker.send_orders(10)
         worker.send_orders(3, partition=1)
         assert await worker.until(lambda: len(worker.of(0)) == 10)
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2], timeout_s=10)
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2])
         assert worker.counts["old-0"] == worker.counts["old-59"] == 7
 
 
@@ -152,7 +152,7 @@ async def test_after_a_table_failed_streams_go_on_from_what_is_committed() -> No
         worker.send_orders(40)
         assert await worker.until(lambda: len(worker.of(0)) > 5)
         worker.app.tables.recovery.tables_failed("counts", OSError("no space"))
-        assert await worker.until(lambda: set(worker.of(0)) == set(range(40)), timeout_s=15)
+        assert await worker.until(lambda: set(worker.of(0)) == set(range(40)))
         assert await worker.until(lambda: worker.at_rest)
 
 
@@ -218,9 +218,7 @@ async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that
             may_go.set()
         worker.send_orders(3, partition=1)
         # A record in progress when the table failed is waited for, up to ten seconds.
-        assert await worker.until(
-            lambda: set(worker.of(0)) == {0, 1, 2} == set(worker.of(1)), timeout_s=40
-        )
+        assert await worker.until(lambda: set(worker.of(0)) == {0, 1, 2} == set(worker.of(1)))
         assert await worker.until(lambda: worker.at_rest)
         assert {tp.partition for tp in recovery.active_tps} == {0, 1}
 
