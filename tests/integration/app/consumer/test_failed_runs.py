@@ -226,17 +226,34 @@ async def test_a_record_that_fails_in_the_filter_while_the_agent_fails_is_acknow
 async def test_an_agent_that_calls_take_for_each_batch_gets_each_record_once() -> None:
     """After an error the second call comes before the reader's next record."""
 
+    class OneByOne(Failing):
+        """The first batch waits until the reader has collected more records."""
+
+        def declare(self) -> None:
+            super().declare()
+            self.calls, self.has_batch, self.goes_on = 0, False, asyncio.Event()
+
     async def one_by_one(worker: Failing, orders: Any) -> AsyncIterator[list[int]]:
+        assert isinstance(worker, OneByOne)
         while True:
+            worker.calls += 1
             async for numbers in orders.take(5, within=0.1):
-                await asyncio.sleep(0.1)
+                worker.has_batch = True
+                await worker.goes_on.wait()
                 yield numbers
                 break
 
-    worker = Failing()
-    worker.way, worker.at = one_by_one, (1,)
+    worker = OneByOne()
+    worker.way, worker.at = one_by_one, (0,)
     async with owning(worker, [0]):
-        assert await worker.committed_after(20) == 20
+        worker.send(0)
+        assert await worker.until(lambda: worker.has_batch)
+        worker.send(1, 2)
+        assert await worker.until(lambda: len(list(worker.app.consumer._unacked_messages)) == 3)
+        worker.goes_on.set()
+        assert await worker.until(lambda: worker.has_read(2) and worker.calls == 3)
+        worker.send(*range(3, 20))
+        assert await worker.until(lambda: worker.has_read(19))
         assert worker.numbers == list(range(20))
 
 
