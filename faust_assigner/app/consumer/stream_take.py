@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from faust.streams import _current_event
-from faust.types.tuples import Message
 from mode.utils.times import want_seconds
 
 from faust_assigner.app.consumer.batch_buffer import BatchBuffer, TakenRecord
 from faust_assigner.app.consumer.delivery import Lanes
+from faust_assigner.app.consumer.in_progress import streams_of
 from faust_assigner.app.consumer.streams import LastingStream
 
 if TYPE_CHECKING:
-    from faust.types.app import AppT
     from faust.types.events import EventT
     from faust.types.tuples import TP
     from mode.services import WaitArgT
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two checks whether a commit or a rebalance waits for records of an incomplete batch.
 LOOK_S = 0.1
-#: The app's attribute with its streams.
-_STREAMS = "faust_assigner_streams"
 
 
 class BatchingStream(LastingStream):
@@ -86,7 +83,7 @@ class BatchingStream(LastingStream):
                 "This agent has called take() on this stream: read all its records with take(), "
                 "also after an error"
             )
-        _streams_of(self.app).add(self)
+        streams_of(self.app).add(self)
         # Do not hold records back from an agent that acknowledges by itself: the agent may need a later
         # record before it acknowledges an earlier record.
         if self.app.in_transaction and self.enable_acks and self._hold not in self._processors:
@@ -330,32 +327,3 @@ class BatchingStream(LastingStream):
             or any(event.message.tp in leaving for event in events)
             or (self.app.in_transaction and consumer.transactions.held.waits_for(events))
         )
-
-
-def in_progress(app: AppT, unfinished: Iterable[Message]) -> list[Message]:
-    """Return the messages of ``unfinished`` that an agent processes or has begun.
-
-    Several agents may read a topic. A rebalance drops the queued copy of a slow agent after the other
-    agents have ended theirs: no code ends this message, so no code may wait for it. The message of a window
-    that is being closed is no record of the consumer: the closing ends it.
-    """
-    held, known, by_hand = set[int](), set[str](), set[str]()
-    for stream in list(_streams_of(app)):
-        held.update(id(event.message) for event in stream.in_hand())
-        topics = getattr(stream.channel, "topics", ())
-        known.update(topics)
-        by_hand.update(topics if stream.acks_by_hand() else ())
-    return [
-        message
-        for message in unfinished
-        if id(message) in held
-        or type(message) is Message
-        or message.tp.topic in by_hand
-        or message.tp.topic not in known
-    ]
-
-
-def _streams_of(app: AppT) -> weakref.WeakSet[BatchingStream]:
-    """Return the streams of ``app`` that have been read."""
-    streams: weakref.WeakSet[BatchingStream] = app.__dict__.setdefault(_STREAMS, weakref.WeakSet())
-    return streams

@@ -22,7 +22,7 @@ from faust_assigner.app.consumer.commits import (
     run_delivery_callbacks,
 )
 from faust_assigner.app.consumer.delivery import Delivery
-from faust_assigner.app.consumer.stream_take import in_progress
+from faust_assigner.app.consumer.in_progress import in_progress
 from faust_assigner.app.consumer.waits import assigning, committing, committing_offsets, revoking
 from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 from faust_assigner.app.host.clients import faust_tps

@@ -14,6 +14,7 @@ from faust.types.tuples import Message
 
 from faust_assigner.app.consumer import stream_take as module
 from faust_assigner.app.consumer.delivery import Lanes
+from faust_assigner.app.consumer.in_progress import in_progress
 from faust_assigner.app.consumer.stream_take import LOOK_S, BatchingStream
 from tests.support.waiting import PATIENCE_S
 
@@ -236,7 +237,7 @@ async def test_a_record_is_in_progress_while_a_stream_or_its_agent_has_it(made: 
 
     def found() -> list[Any]:
         messages = [event.message for event in (*events, foreign)]
-        active = module.in_progress(made.app, messages)
+        active = in_progress(made.app, messages)
         return [event.value for event in (*events, foreign) if event.message in active]
 
     for number, event in enumerate(events):
@@ -260,7 +261,7 @@ async def test_the_message_of_a_window_that_is_being_closed_is_in_progress(made:
     made.channel = SimpleNamespace(topics=["orders"])
     made.__aiter__()
     closing = Message("orders", 0, 3, 42.0, 0, None, None, None, None, tp=A)
-    assert module.in_progress(made.app, [Event(1).message, closing]) == [closing]
+    assert in_progress(made.app, [Event(1).message, closing]) == [closing]
 
 
 async def test_a_size_of_zero_is_a_size_of_one(made: Stream) -> None:
