@@ -11,6 +11,7 @@ from aiokafka import errors
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 from faust.types import TP
+from mode.utils.queues import ThrowableQueue
 
 from faust_assigner.app.consumer.committed_offsets import committed, replace_offset_fetch
 from faust_assigner.app.consumer.delivery import Delivery
@@ -333,25 +334,16 @@ async def test_committed_offsets_are_asked_for_in_our_way_from_the_first_time_on
 
 def test_a_flow_that_must_stand_still_drops_its_records_when_it_is_resumed() -> None:
     """They were queued while the process may have lost its partitions."""
-    flow, cleared = FlowControl(), list[str]()
-
-    class Queue:
-        """A stream's queue."""
-
-        def clear(self) -> None:
-            """Note the call."""
-            cleared.append("cleared")
-
-    queue: Any = Queue()
-    flow.manage_queue(queue)
+    flow = FlowControl()
+    queue: ThrowableQueue = ThrowableQueue(flow_control=flow, clear_on_resume=True)
     flow.resume()
     assert flow.is_active()
-    cleared.clear()
+    queue.put_nowait("record")
     flow.resume()
-    assert cleared == []
+    assert queue.qsize() == 1
     flow.must_skip_records = lambda: True
     flow.resume()
-    assert (cleared, flow.is_active()) == (["cleared"], False)
+    assert (queue.qsize(), flow.is_active()) == (0, False)
 
 
 def test_a_record_s_end_asks_for_a_commit_once_all_sources_of_its_id_are_done() -> None:
