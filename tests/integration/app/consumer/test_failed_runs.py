@@ -24,6 +24,8 @@ class Failing(CooperativeWorker):
     #: The numbers at which the body fails, and the numbers at which its filter fails.
     at: tuple[int, ...] = ()
     in_filter: tuple[int, ...] = ()
+    #: Seconds before a later run reads.
+    late_s = 0.0
 
     def declare(self) -> None:
         """Prepare the lists of the numbers that the agent has read, by batch."""
@@ -32,6 +34,8 @@ class Failing(CooperativeWorker):
 
     async def count(self, orders: Any) -> None:
         """Read all records; keep the iterator in a variable, as many apps do."""
+        if self.read:
+            await asyncio.sleep(self.late_s)  # the background reader must wait for the next run
         batches = self.way(self, orders)
         async for numbers in batches:
             self.read.append(numbers)
@@ -117,7 +121,7 @@ async def test_after_errors_of_the_agent_each_record_is_read_once_and_committed(
     It commits nothing after the failed record while the error keeps the iterator alive.
     """
     worker = Failing()
-    worker.way, worker.at = way, (4, 5, 11)
+    worker.way, worker.at, worker.late_s = way, (4, 5, 11), 0.05
     async with owning(worker, [0]):
         assert await worker.committed_after(20) == 20
         assert worker.numbers == list(range(20))
