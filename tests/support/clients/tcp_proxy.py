@@ -8,6 +8,8 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from tests.support.waiting import PATIENCE_S
+
 
 class Proxy:
     """Carry bytes both ways; while the proxy is cut, connections stay open and carry no byte."""
@@ -47,7 +49,7 @@ class Proxy:
         self._flows.set()
         self._listener.close()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(PATIENCE_S)
 
     def _wait(self, near: socket.socket) -> None:
         """Return once bytes of the connection ``near`` may get through."""

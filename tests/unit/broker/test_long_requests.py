@@ -17,6 +17,7 @@ from faust_assigner.broker.wire import RequestHeader
 from tests.support.asking import ask, read, to_topic, wanting
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, Wire, frames, in_hall
+from tests.support.waiting import PATIENCE_S
 
 PRODUCE, FETCH, LIST_OFFSETS, DESCRIBE_GROUPS = 0, 1, 2, 15
 JOIN_GROUP, SYNC_GROUP = 11, 14
@@ -147,9 +148,9 @@ def test_fetches_beyond_the_limit_of_waiting_partitions_wait_briefly(
 
     async def story(hall: Hall) -> tuple[bool, int]:
         topic = hall.node.catalogue.create("t", 2, {})
-        limits = {"max_wait": datetime.timedelta(minutes=1), "max_bytes": 10**6, "min_bytes": 1}
+        limits = {"max_wait": datetime.timedelta(minutes=9), "max_bytes": 10**6, "min_bytes": 1}
         asked = asyncio.ensure_future(ask(hall, FETCH, 11, topics=wanting(2), **limits))
-        done, _ = await asyncio.wait({asked}, timeout=5.0 if is_brief else 0.05)
+        done, _ = await asyncio.wait({asked}, timeout=PATIENCE_S / 2 if is_brief else 0.05)
         if not done:
             hall.node.catalogue.delete(topic)
         await asked
