@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,9 @@ class Broker(Protocol):
 
     def words(self) -> str:
         """Return the broker's log."""
+
+    def keep(self, folder: Path) -> None:
+        """Keep the broker's data in ``folder`` after its end."""
 
 
 class Embedded:
@@ -78,6 +82,9 @@ class Embedded:
         """Return the log of all its lives."""
         return "\n--- the next life\n".join(life.errors() for life in self.lives)
 
+    def keep(self, folder: Path) -> None:
+        """Do nothing: the data stays."""
+
     def close(self) -> None:
         """Kill the broker at the end."""
         if self._process.process.poll() is None:
@@ -109,6 +116,10 @@ class Kafka:
     def words(self) -> str:
         """Return the end of the log."""
         return self.server.log_tail(100_000)
+
+    def keep(self, folder: Path) -> None:
+        """Copy the logs of the partitions: a hanging transaction shows only there."""
+        shutil.copytree(self.server.data, folder / "kafka", ignore_dangling_symlinks=True)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ without these, and so on. Then all faults end, the group must come to rest by it
 
 The seed decides the times of the events, except for a broker's start. ``--busy`` processes compute
 meanwhile. With them, or on a machine that is busy at the start, sessions and deadlines are longer.
-The exit code is 1 after a broken promise; then the logs are kept.
+The exit code is 1 after a broken promise; then the logs and the broker's data are kept.
 """
 
 from __future__ import annotations
@@ -191,6 +191,8 @@ class Life:
                 played.faults = (str(broken),)
             played.repeats, played.exits = world.progress.repeats, played.exits + world.exits
             played.faults += tuple(two_owners(world))
+            if played.faults:
+                world.broker.keep(self.folder)
         played.rounds = sum(
             (self.folder / name / "log").read_text(errors="replace").count("Revoked ")
             for name in world.fleet.workers
