@@ -36,6 +36,12 @@ ASSIGNOR_ALONE: dict[str, str] = {
     "tests/unit/app/test_base.py::Test_App::test_reply_consumer": (
         "asserts Faust's own ReplyConsumer, which ours replaces"
     ),
+    "tests/unit/agents/test_agent.py::Test_Agent::test_on_isolated_partitions_assigned": (
+        "puts mocks into Faust's map of runs by partition; our agent keeps the latest runs itself"
+    ),
+    "tests/unit/agents/test_agent.py::Test_Agent::test_on_isolated_partitions_revoked": (
+        "puts mocks into Faust's map of runs by partition; our agent keeps the latest runs itself"
+    ),
     "tests/unit/tables/test_manager.py::Test_Manager::test_on_rebalance": (
         "replaces the recovery service by a mock; our TableManager asks it to close databases first"
     ),
