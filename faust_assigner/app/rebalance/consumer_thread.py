@@ -168,8 +168,6 @@ class RepairedThread(AssigningThread):
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to ``topics``; partitions that are assigned stay assigned until the next round."""
         names = set(topics)
-        if names == self._ensure_consumer().subscription():
-            return  # Faust's conductor also calls this after a change of channels only
         with waits_of(self.app).during(
             "A subscription", "the current rebalance", agents_s(self.app)
         ):

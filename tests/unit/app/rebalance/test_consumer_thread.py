@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -242,26 +241,3 @@ def test_each_member_knows_the_partition_counts_of_its_topics() -> None:
     )
     counts = [thread.topic_partitions(topic) for topic in ("orders", "young", "gone")]
     assert counts == [4, None, None]
-
-
-async def test_topics_that_the_client_has_subscribed_to_cause_no_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Faust's conductor subscribes again when only a channel of a topic has gone."""
-
-    def during(*_: object) -> contextlib.nullcontext[None]:
-        return contextlib.nullcontext()
-
-    thread: Any = object.__new__(RepairedThread)
-    thread._consumer = SimpleNamespace(subscription=lambda: frozenset({"orders", "returns"}))
-    monkeypatch.setattr(consumer_thread, "waits_of", lambda app: SimpleNamespace(during=during))
-    monkeypatch.setattr(consumer_thread, "agents_s", lambda app: 1.0)
-    thread.app = None
-
-    async def call_thread(*args: Any) -> Any:
-        raise AssertionError(args)
-
-    thread.call_thread = call_thread
-    await thread.subscribe(["returns", "orders"])
-    with pytest.raises(AssertionError):
-        await thread.subscribe(["orders"])
