@@ -88,4 +88,4 @@ class Rounds:
         topics = self.app.topics
         wanted = {name for channel in list(topics) for name in channel.topics}
         if not wanted <= topics._topic_name_index.keys():
-            topics.discard(None)  # also wakes the conductor
+            topics.discard(None)  # removes nothing, and wakes the conductor

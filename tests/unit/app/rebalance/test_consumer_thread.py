@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -241,3 +242,26 @@ def test_each_member_knows_the_partition_counts_of_its_topics() -> None:
     )
     counts = [thread.topic_partitions(topic) for topic in ("orders", "young", "gone")]
     assert counts == [4, None, None]
+
+
+async def test_a_subscription_to_the_same_topics_causes_a_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Faust's conductor delivers to a new channel of a subscribed topic only after the next round."""
+
+    def during(*_: object) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(consumer_thread, "waits_of", lambda app: SimpleNamespace(during=during))
+    monkeypatch.setattr(consumer_thread, "agents_s", lambda app: 1.0)
+    asked = []
+
+    async def call_thread(function: Any, client: Any, topics: set[str]) -> bool:
+        asked.append((function, client, topics))
+        return True
+
+    client = SimpleNamespace(subscription=lambda: frozenset({"orders"}))
+    thread: Any = object.__new__(RepairedThread)
+    thread.app, thread._consumer, thread.call_thread = None, client, call_thread
+    await thread.subscribe(["orders"])
+    assert asked == [(consumer_thread.change_topics, client, {"orders"})]
